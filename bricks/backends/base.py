@@ -39,6 +39,7 @@ class ExecutedGraph:
     the kernels of a group for which an isolated run has different ones: it is no measurable brick.
     ``notes`` are sentences about the graph for its user. ``rewritten_bytes`` is the size of weights
     that the runtime rewrites while loading, before they get their final form; None: unknown.
+    ``rule`` is the version of the backend's rule for grouping (see ``Offer.revised``).
     """
 
     proto: onnx.ModelProto
@@ -50,6 +51,7 @@ class ExecutedGraph:
     other_kernels: Mapping[int, Sequence[str]] = field(default_factory=dict)
     notes: Sequence[str] = ()
     rewritten_bytes: int | None = None
+    rule: int = 0
 
 
 @dataclass(frozen=True, slots=True)

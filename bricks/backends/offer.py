@@ -89,8 +89,10 @@ class Offer(ABC):
     runtime does not matter. ``package`` is the name of its package for pip; None if neither other
     versions nor a Python of the user can run. ``oldest`` is the first version that runs; None if
     all do. ``vectorised`` are the operators, by their plain names, around which the executed graph
-    depends on the width of the processor's vectors; None if that of any model may. ``python`` is
-    the Python that the user names for it.
+    depends on the width of the processor's vectors; None if that of any model may. Kept plans of a
+    rule before ``rule`` that have one of the operators ``revised`` are made again: the rule by
+    which the runtime's graphs are grouped was wrong of them. ``python`` is the Python that the user
+    names for it.
     """
 
     name: str
@@ -107,6 +109,8 @@ class Offer(ABC):
     package: str | None = None
     oldest: str | None = None
     vectorised: frozenset[str] | None = None
+    rule: int = 0
+    revised: frozenset[str] = frozenset()
     python: str | None = None
 
     @property

@@ -72,6 +72,7 @@ def build(
         assumed=tuple(assumed),
         choices=tuple(choices),
         rewritten_bytes=lowering.rewritten_bytes,
+        rule=lowering.rule,
         weight_bound=tuple(k for k, b in bricks.items() if weight_bound(b.weights, b.flops)),
         memory=memory_of(model, graph, cut, numbering.numbers, len(numbering.types)),
     )

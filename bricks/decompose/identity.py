@@ -34,7 +34,8 @@ What counts:
   (see ``graph.sketch``; also listed in ``metadata_props``), without facts that the usual synthetic
   values share; and of a loop with a computed condition: the number of iterations;
 * of a weight with many denormals, folded by the runtime or not, and of an input with many: their
-  share, in steps of an eighth (also listed in ``metadata_props``);
+  share, in steps of an eighth; of an eight-bit float with many zeros: their share; and of weights
+  whose products are denormal: their distribution (all listed in ``metadata_props``);
 * values of constants: initializers of at most 64 elements that are INT16, INT32, INT64, the same
   unsigned, or BOOL; those at steering inputs (see ``operators.steering``), also as
   floating-point numbers; strings; and empty tensors. The initializer must be the input itself: a
@@ -180,6 +181,7 @@ class Cutter:
                 raise ModelError(f"a subgraph of {label(node)} holds initializers: hoist them")
         self.graph = graph
         self._sketches, self._iterations = contents.sketches, contents.iterations
+        self._weights = contents.weights
         self._layouts, self._other_kernels = lowering.layouts, lowering.other_kernels
         self._context = context_of(graph) if context else None
         self._visits_left = ALL_VISITS
@@ -239,7 +241,9 @@ class Cutter:
         """Write facts about values and kernels of the nodes ``chosen`` to the model's metadata."""
         protos = [self.graph.nodes[i] for i in chosen]
         note_sketches(model, {writer.names[n]: s for n, s in self._read_by(protos, writer.outside)})
-        note_weights(model, {writer.names[n]: s for n, s in self._denormal(writer.by_kind["w"])})
+        read = writer.by_kind["w"]
+        weights = dict(self._denormal(read)) | {n: w for n, w in self._weights.items() if n in read}
+        note_weights(model, {writer.names[n]: sketch for n, sketch in weights.items()})
         note(model, ITERATIONS, {writer.names[n]: k for n, k in self._repeated(protos)})
         ends = {*writer.by_kind["i"], *writer.outputs}.intersection(self._layouts)
         note(model, LAYOUTS, dict(sorted((writer.names[n], self._layouts[n]) for n in ends)))

@@ -21,7 +21,7 @@ class Lowering:
     ``in_place`` a value to the value whose memory it reuses. A group may run as other kernels in
     the model than in isolation: ``other_kernels`` maps its first node to its kernels in the model.
     ``rewritten_bytes`` is the size of the weights that the runtime rewrites while it loads the
-    model; None if unknown.
+    model; None if unknown. ``rule`` is the version of the rule by which the graph was lowered.
     """
 
     groups: Sequence[tuple[int, ...]] | None = None
@@ -29,6 +29,7 @@ class Lowering:
     other_kernels: Mapping[int, Sequence[str]] = field(default_factory=dict)
     in_place: Mapping[str, str] = field(default_factory=dict)
     rewritten_bytes: int | None = None
+    rule: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +37,15 @@ class Contents:
     """Observed contents of values, by name, that decide on kernels or on their latency.
 
     ``steering`` are the flattened contents of computed steering values. ``sketches`` are sketches
-    (``graph.sketch``) of values on which the latency of an operator depends. ``iterations`` are
-    the numbers of iterations of loops, by the name of a loop's first output.
+    (``graph.sketch``) of values on which the latency of an operator depends; ``weights`` those of
+    weights that their model notes, since they or products of them are denormal or zero.
+    ``iterations`` are the numbers of iterations of loops, by the name of a loop's first output.
     """
 
     steering: Mapping[str, Sequence[float]] = field(default_factory=dict)
     sketches: Mapping[str, Sketch] = field(default_factory=dict)
     iterations: Mapping[str, int] = field(default_factory=dict)
+    weights: Mapping[str, Sketch] = field(default_factory=dict)
 
 
 # For a graph that is executed as it is written, and whose values were not observed.

@@ -130,7 +130,8 @@ class Plan:
     may differ for real data, and ``choices`` the keys of bricks with an If whose branch they chose,
     each with the title of its node. ``rewritten_bytes`` is the size of the weights that the runtime
     rewrites while it loads the model, before they get their final form; None if it isn't known, as
-    in plans of earlier versions. ``weight_bound`` are the keys of bricks that take about as long as
+    in plans of earlier versions. ``rule`` is the version of the runtime's rule of grouping (see
+    ``Offer.revised``). ``weight_bound`` are the keys of bricks that take about as long as
     reading their weights does (see ``context``); plans of earlier versions name none. ``memory``
     has the offsets or allocations of values, and the phases of a run.
     """
@@ -145,6 +146,7 @@ class Plan:
     assumed: tuple[str, ...] = ()
     choices: tuple[tuple[str, str], ...] = ()
     rewritten_bytes: int | None = None
+    rule: int = 0
     weight_bound: tuple[str, ...] = ()
     memory: Memory = _PLANNED
 
@@ -256,6 +258,8 @@ class Plan:
             data["choices"] = self.choices
         if self.rewritten_bytes is not None:
             data["rewritten_bytes"] = self.rewritten_bytes
+        if self.rule:
+            data["rule"] = self.rule
         if self.weight_bound:
             data["weight_bound"] = self.weight_bound
         return {**data, **self.memory.to_json()}
@@ -274,6 +278,7 @@ class Plan:
             assumed=tuple(data.get("assumed", ())),
             choices=tuple((str(key), str(title)) for key, title in data.get("choices", ())),
             rewritten_bytes=data.get("rewritten_bytes"),
+            rule=int(data.get("rule", 0)),
             weight_bound=tuple(map(str, data.get("weight_bound", ()))),
             memory=_memory_of(data),
         )

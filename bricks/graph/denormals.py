@@ -9,15 +9,18 @@ how the result is used.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from statistics import fmean as mean
 from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
 
 from bricks.errors import ModelError
+from bricks.graph.distributions import mask_shares, sign_pattern, slow_share, stepped
 from bricks.graph.payload import PayloadError, is_referenced, locate, reference, type_of
+from bricks.graph.sketch import Sketch
 
 if TYPE_CHECKING:
     from bricks.graph.model import Model
@@ -56,6 +59,27 @@ def share_of(values: np.ndarray, dtype: str) -> float:
     return int(np.count_nonzero(magnitude - kind(1) < kind(greatest))) / bits.size
 
 
+def stored_sketch(parts: Iterable[np.ndarray], dtype: str) -> Sketch | None:
+    """Return the shares of denormals, and of zeros among eight-bit floats, in a stored weight.
+
+    ``parts`` of it have equal sizes. Rounded; None for ordinary values. Loops that widen eight-bit
+    floats branch on zeros.
+    """
+    shares_of_parts, masks = [], []
+    for part in parts:
+        shares_of_parts.append(share_of(part, dtype))
+        if can_be_denormal(dtype) and part.dtype.itemsize == 1:
+            masks.append(np.ravel(part) & 0x7F == 0)
+    denormals = slow_share(mean(shares_of_parts)) or None
+    zeros = changes = None
+    if masks:
+        shares = mask_shares(np.concatenate(masks), "zeros", stepped)
+        if shares["zeros"]:
+            zeros, changes = shares["zeros"], shares["changes"]
+    known = denormals is not None or zeros is not None
+    return Sketch(denormals=denormals, zeros=zeros, changes=changes) if known else None
+
+
 def with_denormals(values: np.ndarray, dtype: str, share: float, seed: int) -> np.ndarray:
     """Return a copy of ``values``, of which a random ``share`` are denormals of either sign.
 
@@ -70,6 +94,15 @@ def with_denormals(values: np.ndarray, dtype: str, share: float, seed: int) -> n
     return bits.view(values.dtype).reshape(values.shape)
 
 
+def with_zeros(values: np.ndarray, sketch: Sketch, seed: int) -> np.ndarray:
+    """Return a copy of ``values`` with as many zeros as the ``sketch`` says, in runs as long.
+
+    ``values`` have the storage type of an element type with denormals.
+    """
+    marked = sign_pattern(values.size, sketch.zeros or 0.0, sketch.changes or 0.0, seed) < 0
+    return np.where(marked.reshape(values.shape), values.dtype.type(0), values)
+
+
 def denormal_share(model: Model) -> float | None:
     """Return the share of denormals among the model's floating-point weights, from 0 to 1.
 
@@ -78,21 +111,22 @@ def denormal_share(model: Model) -> float | None:
     """
     graph = onnx.ModelProto.FromString(model.skeleton).graph
     denormal, total = 0.0, 0
-    for _, type_, share in weight_shares(graph, model.folder, model.name):
-        if share is None:
+    for _, type_, parts in weight_parts(graph, model.folder, model.name):
+        if parts is None:
             return None
-        denormal += share * type_.elements
+        denormal += mean(share_of(part, type_.dtype) for part in parts) * type_.elements
         total += type_.elements
     return denormal / total if total else None
 
 
-def weight_shares(
+def weight_parts(
     graph: onnx.GraphProto, folder: Path, model: str
-) -> Iterator[tuple[str, TensorType, float | None]]:
-    """Yield the name, type and share of denormals of each weight of ``graph`` in a data file.
+) -> Iterator[tuple[str, TensorType, Iterator[np.ndarray] | None]]:
+    """Yield the name, type and stored parts of each weight of ``graph`` in a data file.
 
-    The share is None if the file is not in ``folder``, or is too short. Raises
-    :class:`ModelError`, which names the ``model``, for files that cannot be read.
+    The parts are equal in size, evenly spaced, and to be read before the next weight. They are None
+    if the file is not in ``folder``, or is too short. Raises :class:`ModelError`, which names the
+    ``model``, for files that cannot be read.
     """
     sizes: dict[str, tuple[Path, int] | None] = {}  # by location, which most weights share
     try:
@@ -108,20 +142,17 @@ def weight_shares(
             if file is None or file[1] < ref.offset + type_.size_bytes:
                 yield tensor.name, type_, None
                 continue
-            yield tensor.name, type_, _share_in(file[0], ref.offset, type_)
+            yield tensor.name, type_, _parts(file[0], ref.offset, type_)
     except (PayloadError, OSError) as exc:
         raise ModelError(f"{model}: its weights cannot be read: {exc}") from exc
 
 
-def _share_in(path: Path, offset: int, type_: TensorType) -> float:
-    """The share of denormals in evenly spaced parts of the weight of a type at ``offset``."""
-    width = np.dtype(_GREATEST[type_.dtype][0]).itemsize
-    count = min(type_.elements, PART_BYTES // width)
+def _parts(path: Path, offset: int, type_: TensorType) -> Iterator[np.ndarray]:
+    """Evenly spaced parts of the stored elements of the weight of a type at ``offset``."""
+    kind = np.dtype(_GREATEST[type_.dtype][0])
+    count = min(type_.elements, PART_BYTES // kind.itemsize)
     parts = min(PARTS, -(-type_.elements // count))
-    denormal = 0.0
     with path.open("rb") as file:
         for start in np.linspace(0, type_.elements - count, parts).astype(int):
-            file.seek(offset + int(start) * width)
-            values = np.frombuffer(file.read(count * width), np.uint8)
-            denormal += share_of(values, type_.dtype)
-    return denormal / parts
+            file.seek(offset + int(start) * kind.itemsize)
+            yield np.frombuffer(file.read(count * kind.itemsize), kind)

@@ -26,6 +26,7 @@ from bricks.graph.distributions import (
     rounded_count,
     set_marked_count,
     sign_pattern,
+    slow_share,
     stepped,
     three_digits,
     values_at_shares,
@@ -124,7 +125,7 @@ class Sketch:
             fields["nan"] = three_digits(1 - finite.size / flat.size)
         if DENORMALS in facts and flat.dtype.kind == "f":
             tiny = (flat != 0) & (np.abs(flat) < np.finfo(flat.dtype).smallest_normal)
-            fields["denormals"] = stepped(tiny.mean()) or None if tiny.size else None
+            fields["denormals"] = slow_share(tiny.mean()) or None if tiny.size else None
         if DISTINCT in facts:
             fields["distinct"] = rounded_count(np.unique(finite).size, flat.size)
         if ORDER in facts and flat.size > 1:

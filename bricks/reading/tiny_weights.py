@@ -1,10 +1,11 @@
-"""Weights that are denormal, or that a runtime may fold into denormals, as sketches of a model.
+"""Weights whose values decide a latency, as sketches of a model.
 
 Training leaves scales of batch normalisations near zero on unused channels. A runtime multiplies a
 scale into the weights of the convolution before it, and processors may take a hundred times as long
-on denormals. Weights of eight-bit floats with an unfitting scale are mostly denormal too. So a
-model with such weights or scales, and its bricks with them or the products, have other digests.
-Reads all weights with one number a channel, and parts of larger ones. Must not know runtimes.
+on denormals. Weights of eight-bit floats with an unfitting scale are mostly denormal too, or their
+products with the scale are. Loops that widen eight-bit floats branch on zeros. So a model with such
+weights or scales, and its bricks with them or the products, have other digests. Reads all weights
+with one number a channel, and parts of larger ones. Must not know runtimes.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ import numpy as np
 import onnx
 
 from bricks.errors import ModelError
-from bricks.graph.denormals import weight_shares
-from bricks.graph.distributions import SHARES, stepped
+from bricks.graph.denormals import stored_sketch, weight_parts
+from bricks.graph.distributions import SHARES, quantiles_of
 from bricks.graph.payload import (
     PayloadError,
     is_referenced,
@@ -29,6 +30,7 @@ from bricks.graph.payload import (
     reference,
 )
 from bricks.graph.sketch import QUANTILES, Sketch
+from bricks.reading.constant_values import ConstantValues
 
 # Products of smaller scales with ordinary or small weights are denormal.
 _TINY = 2.0**-96
@@ -36,39 +38,50 @@ _TINY = 2.0**-96
 _LEAST_SHARE = 1 / 16
 _DTYPES = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE)
 _MOST_CHANNELS = 1 << 14
+_SHARES = frozenset(("denormals", "zeros", "changes"))
 
 
 def tiny_weights(
     graph: onnx.GraphProto, folder: Path, noted: Mapping[str, Sketch], file: str
 ) -> dict[str, Sketch]:
-    """Return sketches of the weights of ``graph`` that are denormal, or scales that may make some.
+    """Return sketches of the weights of ``graph`` that are denormal or zero, or make denormals.
 
-    Weights whose data are not in ``folder``, as in a suite, have their ``noted`` sketch, if any.
+    If data are not in ``folder``, as in a suite, weights have their ``noted`` sketch, if any.
     Raises :class:`ModelError` for a noted sketch that is none of either kind, and where the data of
     the model in ``file`` cannot be read.
     """
     sketches: dict[str, Sketch] = {}
-    for name, type_, share in weight_shares(graph, folder, file):
-        if share is None and name in noted:
-            sketches[name] = _checked(name, noted[name])
-        elif share is not None and len(type_.shape) != 1 and stepped(share):
-            sketches[name] = Sketch(denormals=stepped(share))
+    for name, type_, parts in weight_parts(graph, folder, file):
+        sketch = None if parts is None else stored_sketch(parts, type_.dtype)
+        if sketch is not None and len(type_.shape) != 1:
+            sketches[name] = sketch
     for name, values in _channel_weights(graph, folder):
-        if values is None:
-            sketches |= {name: _checked(name, noted[name])} if name in noted else {}
-        elif np.mean((values != 0) & (np.abs(values) < _TINY)) >= _LEAST_SHARE:
+        if values is not None and np.mean(_is_tiny(values)) >= _LEAST_SHARE:
             sketches[name] = Sketch.of(values, (QUANTILES,))
+    constants = ConstantValues(graph, folder)
+    for name in sorted(constants.origins_of_denormals(_LEAST_SHARE)):
+        sketches[name] = Sketch(quantiles=quantiles_of(constants.sample(name)))
+    if noted:
+        missing = {t.name for t in graph.initializer if not constants.has(t.name)}
+        names = {t.name for t in graph.initializer} if missing.intersection(noted) else ()
+        sketches = {n: _checked(n, noted[n]) for n in sorted(noted) if n in names} | sketches
     return sketches
 
 
+def _is_tiny(values: np.ndarray) -> np.ndarray:
+    return np.asarray((values != 0) & (np.abs(values) < _TINY))
+
+
 def _checked(name: str, sketch: Sketch) -> Sketch:
-    quantiles, share = sketch.quantiles or (), sketch.denormals
-    if not quantiles and isinstance(share, float) and 0 < share <= 1:
-        return Sketch(denormals=share)
+    facts = sketch.to_json()
+    quantiles = facts.pop("quantiles", ())
+    shares = facts.keys() <= _SHARES and all(
+        isinstance(share, float) and 0 <= share <= 1 for share in facts.values()
+    )
     finite = all(isinstance(value, float) and math.isfinite(value) for value in quantiles)
-    if len(quantiles) != len(SHARES) or not finite:
+    if not shares or not finite or len(quantiles) != (0 if facts else len(SHARES)):
         raise ModelError(f"what is noted of weight '{name}' is no distribution")
-    return Sketch(quantiles=quantiles)
+    return sketch
 
 
 def _channel_weights(

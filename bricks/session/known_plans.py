@@ -65,16 +65,31 @@ class KnownPlans:
         self, source: Reading, digest: str, target: Target, name: str | None
     ) -> TimedPlan | None:
         plan = source.plans.load(digest, str(self._granularity), target.key, name=name)
-        if plan is not None and plan[0].memory.outdated:
+        if plan is None or plan[0].memory.outdated:
             return None  # it is made again
+        if self._granularity.executed and _revised(source, plan[0], target):
+            return None
         return plan
+
+
+def _revised(source: Reading, plan: Plan, target: Target) -> bool:
+    """Whether ``plan`` follows an earlier rule of its runtime that was wrong of its operators."""
+    name = target.runtime.backend
+    own = backends.offer(name) if name in backends.names() else None
+    if own is None or plan.rule >= own.rule:
+        return False
+    return not own.revised.isdisjoint(_operators(source.plans.load_bricks(plan.keys)))
+
+
+def _operators(bricks: Mapping[str, Brick]) -> set[str]:
+    """The plain names of the operators of ``bricks``."""
+    return {operator_title(name) for brick in bricks.values() for name in brick.operators}
 
 
 def _any_vectors(bricks: Mapping[str, Brick], target: Target) -> bool:
     """Whether the graph of ``bricks`` is that of all widths of vectors."""
     vectorised = backends.offer(target.runtime.backend).vectorised
-    operators = {operator_title(name) for brick in bricks.values() for name in brick.operators}
-    return vectorised is not None and operators.isdisjoint(vectorised)
+    return vectorised is not None and vectorised.isdisjoint(_operators(bricks))
 
 
 def _may_execute_same_graph(one: Target, other: Target) -> bool:

@@ -466,6 +466,21 @@ def test_bricks_have_the_shapes_that_openvino_computes(bench: Bench, tmp_path: P
     )
 
 
+def test_a_topk_whose_indices_leave_the_model_is_a_brick(bench: Bench, tmp_path: Path) -> None:
+    """OpenVINO names the conversion of its indices after the TopK, though it is no work of it."""
+    proto = model(
+        [node("Relu", ["x"], ["r"]), node("TopK", ["r", "k"], ["v", "i"], axis=1)],
+        [value("x", [8, 100])],
+        [value("v", [8, 5]), value("i", [8, 5], "INT64")],
+        [constant("k", [5], "INT64")],
+    )
+    made = decomposed(bench, proto, tmp_path)
+    assert len(made.plan.occurrences) == 2
+    assert made.plan.assumed == ()
+    bricks = [parse_model(brick.model) for brick in made.bricks.values()]
+    assert not any(noted_other_kernels(brick) for brick in bricks)
+
+
 def test_an_operator_that_openvino_refuses_is_named_in_one_line(
     bench: Bench, tmp_path: Path
 ) -> None:

@@ -125,6 +125,77 @@ def test_weights_of_few_bits_are_as_denormal_in_bricks(
     assert bench.verify(tiny).exact
 
 
+def product(dtype: str, scale: float, *, by: str, zeros: float = 0.0) -> onnx.ModelProto:
+    """A weight of ordinary numbers and ``zeros`` of a type, times a ``scale``, before a product."""
+    rng = np.random.default_rng(0)
+    numbers = rng.normal(0, 1, (64, 64)) * (20 if dtype == "INT8" else 1)
+    numbers[rng.random(numbers.shape) < zeros] = 0
+    kind = onnx.TensorProto.DataType.Value(dtype)
+    data = numbers.astype(value_dtype(dtype)).tobytes()
+    weight = helper.make_tensor("w", kind, [64, 64], data, raw=True)
+    nodes = [
+        node("DequantizeLinear", ["w", "scale"], ["d"])
+        if by == "DequantizeLinear"
+        else node("Cast", ["w"], ["c"], to=onnx.TensorProto.FLOAT),
+        *([] if by == "DequantizeLinear" else [node(by, ["c", "scale"], ["d"])]),
+        node("Transpose", ["d"], ["t"], perm=[1, 0]),
+        node("MatMul", ["x", "t"], ["y"]),
+    ]
+    shape = [4, 64]
+    scales = [weight, constant("scale", scale, "FLOAT")]
+    proto = model(nodes, [value("x", shape)], [value("y", shape)], scales)
+    proto.opset_import[0].version = 21
+    return proto
+
+
+PRODUCTS = [
+    ("FLOAT8E5M2", 1e-38, "DequantizeLinear"),
+    ("FLOAT8E4M3FN", 1e-38, "DequantizeLinear"),
+    ("INT8", 5e-40, "DequantizeLinear"),
+    ("BFLOAT16", 1e-38, "Mul"),
+    ("FLOAT", 1e38, "Div"),
+]
+
+
+@pytest.mark.parametrize(("dtype", "scale", "by"), PRODUCTS)
+def test_products_of_constants_are_as_denormal_in_bricks(
+    bench: Bench, dtype: str, scale: float, by: str, tmp_path: Path
+) -> None:
+    """Neither factor is denormal: what is computed of both is."""
+    usual = 0.01
+    paths = [save(product(dtype, s, by=by), tmp_path, f"{s}.onnx") for s in (usual, scale)]
+    ordinary, tiny = (bench.read(path) for path in paths)
+    assert noted_weights(parse_model(ordinary.skeleton)) == {}
+    noted = noted_weights(parse_model(tiny.skeleton))
+    assert noted.keys() == {"w", "scale"}
+    found = bench.decompose(tiny)
+    last = parse_model(found.bricks[found.plan.occurrences[-1].brick].model)
+    shares = [s.denormals or 0 for s in (noted_sketches(last) | noted_weights(last)).values()]
+    weights, _ = SyntheticData(Pool(0)).of(last, "b1-0")
+    drawn = [share_of(w, "FLOAT") for w in weights.values() if w.dtype == np.float32]
+    assert max([*shares, *drawn]) >= 0.4
+    assert not found.bricks.keys() & bench.decompose(ordinary).bricks.keys()
+    assert bench.verify(tiny).exact
+    sent = unpack_model("suite", "model", tiny.digest, pack_model(tiny))
+    assert noted_weights(parse_model(sent.skeleton)) == noted
+
+
+@pytest.mark.parametrize("dtype", ["FLOAT8E4M3FN", "FLOAT8E5M2"])
+@pytest.mark.parametrize("zeros", [0.25, 0.5, 1.0])
+def test_eight_bit_weights_have_as_many_zeros_in_bricks(
+    bench: Bench, dtype: str, zeros: float, tmp_path: Path
+) -> None:
+    """Loops that widen them branch on zeros: half of them take more than twice as long."""
+    read = bench.read(save(product(dtype, 0.01, by="DequantizeLinear", zeros=zeros), tmp_path))
+    (sketch,) = noted_weights(parse_model(read.skeleton)).values()
+    assert sketch.zeros == pytest.approx(zeros, abs=0.07)
+    found = bench.decompose(read)
+    first = found.bricks[found.plan.occurrences[0].brick]
+    weights, _ = SyntheticData(Pool(0)).of(parse_model(first.model), first.key)
+    (drawn,) = (w for w in weights.values() if w.dtype == np.uint8)
+    assert np.mean(drawn & 0x7F == 0) == pytest.approx(zeros, abs=0.07)
+
+
 def noted_shares(proto: onnx.ModelProto) -> float:
     return max((sketch.denormals or 0.0 for sketch in noted_weights(proto).values()), default=0.0)
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from factories import conv_net, mlp, save
 from refusals import refused
 
-from bricks import Bench
+from bricks import Bench, backends
 from bricks.analysis.answers import Answer, answers
+from bricks.backends import fake
 from bricks.errors import UsageError
 from bricks.system import System, Target, fingerprint
 
@@ -70,3 +72,17 @@ def test_a_graph_without_convolutions_is_that_of_other_vectors(tmp_path: Path) -
             plans.plan(bench.read(conv), target=there)
         with refused(UsageError, "dense", "never decomposed", "arm"):
             plans.plan(model, target=arm)
+
+
+def test_a_plan_of_an_earlier_rule_is_made_again_where_the_rule_was_wrong(tmp_path: Path) -> None:
+    paths = [save(made, tmp_path, f"{i}.onnx") for i, made in enumerate((mlp(), conv_net()))]
+    own = fake.OFFER
+    with Bench(tmp_path / "cache", runtime="fake", threads=1) as bench:
+        dense, conv = (bench.decompose(bench.read(path)).plan.digest for path in paths)
+    with pytest.MonkeyPatch.context() as patched:
+        later = replace(own, rule=1, revised=frozenset(("Conv",)))
+        patched.setattr(backends, "offer", lambda name: later if name == "fake" else own)
+        with Bench(tmp_path / "cache", runtime="fake", threads=1) as bench:
+            known = bench.workspace.plans.known_plan
+            assert known(dense) is not None
+            assert known(conv) is None

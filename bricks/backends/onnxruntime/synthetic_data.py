@@ -15,10 +15,11 @@ import numpy as np
 from bricks.backends.onnxruntime.sessions import at
 from bricks.backends.synthetic_data import data_key, synthetic_data
 from bricks.graph.containers import ValueType
-from bricks.graph.denormals import can_be_denormal, with_denormals
+from bricks.graph.denormals import can_be_denormal, with_denormals, with_zeros
 from bricks.graph.feeds import InputMaker
 from bricks.graph.model_metadata import noted_weights
-from bricks.graph.tensor import TensorType
+from bricks.graph.payload import value_dtype
+from bricks.graph.tensor import ELEMENT_BITS, TensorType
 from bricks.graph.view import graph_of
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ _BLOCK_ROW = 4096
 _MIN_SHARED_BYTES = 1 << 20
 # Bytes between the starts of two arrays in the block, and space for some thousands of starts.
 _BLOCK_STEP, _BLOCK_SLACK = 64, 1 << 18
+_BYTE_BITS = 8
 
 # The scale at which a quantised softmax gets its input. With one that is drawn like a weight, its
 # input reaches beyond a hundred, and it takes half as long again, on denormal exponentials.
@@ -98,6 +100,17 @@ class SyntheticData:
 
 def _drawn(sketch: Sketch, values: np.ndarray, dtype: str, seed: int) -> np.ndarray:
     """Weights of the element type ``dtype`` as the ``sketch`` says, otherwise like ``values``."""
-    if sketch.denormals and can_be_denormal(dtype):
-        return with_denormals(values, dtype, sketch.denormals, seed)
-    return sketch.drawn(values, seed)
+    if ELEMENT_BITS[dtype] < _BYTE_BITS:  # packed; their scale makes products denormal
+        return values
+    if sketch.quantiles or not can_be_denormal(dtype):
+        kind = value_dtype(dtype)
+        if kind == values.dtype:
+            return sketch.drawn(values, seed)
+        return (
+            sketch.drawn(values.view(kind).astype(np.float32), seed).astype(kind).view(values.dtype)
+        )
+    if sketch.denormals:  # of all elements, before some become zero
+        left = 1.0 - (sketch.zeros or 0.0)
+        share = min(1.0, sketch.denormals / left) if left else 0.0
+        values = with_denormals(values, dtype, share, seed)
+    return with_zeros(values, sketch, seed) if sketch.zeros else values

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bricks.backends.offer import BackendInfo, Offer, locked_environment, unimportable
+from bricks.backends.openvino.rule import REVISED, RULE
 from bricks.errors import BackendError
 
 if TYPE_CHECKING:
@@ -78,6 +79,8 @@ OFFER = OpenvinoOffer(
     precision="f32",
     package="openvino",
     oldest=_OLDEST,
+    rule=RULE,
+    revised=REVISED,
 )
 BFLOAT16 = OpenvinoOffer(
     name="openvino-bf16",
@@ -88,4 +91,6 @@ BFLOAT16 = OpenvinoOffer(
     precision="bf16",
     package="openvino",
     oldest=_OLDEST,
+    rule=RULE,
+    revised=REVISED,
 )

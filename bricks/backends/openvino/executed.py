@@ -38,6 +38,7 @@ from bricks.backends.openvino.quantisation import (
     has_dequantised_activations,
     passed_as_floats,
 )
+from bricks.backends.openvino.rule import RULE
 from bricks.decompose.identity import Cutter
 from bricks.decompose.lowering import Contents, Lowering
 from bricks.graph.tensor import TensorType
@@ -116,6 +117,7 @@ class _Executing:
                 for group in groups
                 if group[0] in other_kernels
             ],
+            rule=RULE,
         )
         return result, values
 

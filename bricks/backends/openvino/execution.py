@@ -117,14 +117,17 @@ class CompiledKernel:
         """The layout of an output."""
         return self.layouts[output if output < len(self.layouts) else 0]
 
-    def adapts_to(self, output: CompiledKernel) -> bool:
+    def adapts_to(self, output: CompiledKernel, made_by: Sequence[frozenset[int]]) -> bool:
         """Whether it only brings a value into the type or layout of an ``output`` that reads it.
 
         An adapter has the layout in which a kernel leaves the value, so that a change of layout
-        before it is no work of the brick.
+        before it is no work of the brick. ``made_by`` are the positions of the kernels that it
+        reads: OpenVINO names a conversion of a second output, such as the indices of a TopK, after
+        the node that makes it.
         """
         reorders = output.is_adapter and self.kind == _REORDER and not self.positions
-        return self.is_conversion or reorders
+        converts = self.kind == _CONVERSION and self.positions <= frozenset().union(*made_by)
+        return converts or reorders
 
 
 def named(proto: onnx.ModelProto) -> onnx.ModelProto:
@@ -162,7 +165,8 @@ def kernels(compiled: ov.CompiledModel) -> list[CompiledKernel]:
             result.append(_in_context(kernel, [result[source] for source, _ in kernel.sources]))
             for number, _ in kernel.sources if kernel.kind in PORTS else ():
                 source = result[number]
-                at_boundary = source.at_boundary or source.adapts_to(kernel)
+                made_by = [result[made].positions for made, _ in source.sources]
+                at_boundary = source.at_boundary or source.adapts_to(kernel, made_by)
                 result[number] = replace(source, feeds_output=True, at_boundary=at_boundary)
     return result
 

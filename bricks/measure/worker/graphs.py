@@ -58,6 +58,7 @@ class GraphRequests:
             executed.other_kernels,
             executed.in_place,
             executed.rewritten_bytes,
+            executed.rule,
         )
         skeleton = executed.proto.SerializeToString()
         repeating = map(_repeating, sorted(rotated.names - turns.keys()))

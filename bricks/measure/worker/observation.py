@@ -15,8 +15,8 @@ import onnx
 from bricks.backends.base import ExecutedGraph, ValueObserver, WeightObserver
 from bricks.backends.rotation import Turns, joined
 from bricks.decompose.lowering import UNKNOWN, Contents
-from bricks.graph.denormals import share_of
-from bricks.graph.distributions import stepped
+from bricks.graph.denormals import stored_sketch
+from bricks.graph.distributions import quantiles_of
 from bricks.graph.graph import Graph
 from bricks.graph.loops import (
     conditional_loops,
@@ -30,7 +30,7 @@ from bricks.graph.sketch import COLUMNS, DENORMALS, SIGNS, Sketch
 from bricks.graph.suppression import OPERATOR as SUPPRESSION
 from bricks.graph.suppression import suppression_sketch
 from bricks.graph.synthesis import Range
-from bricks.graph.tensor import TensorType
+from bricks.graph.tensor import ELEMENT_BITS, TensorType
 from bricks.graph.view import graph_of
 from bricks.graph.weights import with_values
 from bricks.operators.dependence import dependent_inputs
@@ -38,6 +38,7 @@ from bricks.operators.integer_ranges import integer_ranges
 
 # So many rows show the distribution in the columns of a table.
 _LEAST_ROWS = 64
+_EIGHT_BITS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +64,19 @@ def contents_of(
     graph has are observed in a run of that graph.
     """
     graph = graph_of(executed.proto, executed.types)
-    tiny = _denormal_weights(observer, model, graph, key)
+    unusual = _unusual_weights(observer, model, graph, key)
     # Eight-bit floats become ordinary numbers; denormals of wider types pass from node to node.
-    weights = {name: values for name, (values, _) in tiny.items() if _float(graph, name)}
-    to_observe = _merged([*_dependent(observer, graph), *(_all_floats(graph) if weights else ())])
+    weights = {
+        n: values for n, (values, of) in unusual.items() if of.denormals and _float(graph, n)
+    }
+    products = any(sketch.quantiles for sketch in noted_weights(model).values())
+    floats = _all_floats(graph) if weights or products else ()
+    to_observe = _merged([*_dependent(observer, graph), *floats])
     loops = conditional_loops(graph.nodes)
-    sketches = {name: sketch for name, (_, sketch) in tiny.items()}
+    of_weights = {name: sketch for name, (_, sketch) in unusual.items()}
+    sketches = {name: sketch for name, sketch in of_weights.items() if sketch.denormals}
     if not to_observe and not loops:
-        return Contents(sketches=sketches) if sketches else UNKNOWN
+        return Contents(sketches=sketches, weights=of_weights) if of_weights else UNKNOWN
     names = _names_of(to_observe) | {counter_name(loop) for loop in loops}
     proto = with_values(executed.proto, weights) if weights else executed.proto
     values = _values(observer, model, proto, names, key)
@@ -81,7 +87,7 @@ def contents_of(
         if sketch is not None:
             sketches[observed.name] = sketch
     iterations = {first_output(loop): values[counter_name(loop)].size for loop in loops}
-    return Contents(sketches=sketches, iterations=iterations)
+    return Contents(sketches=sketches, iterations=iterations, weights=of_weights)
 
 
 def _names_of(to_observe: Iterable[_ObservedValue]) -> set[str]:
@@ -93,19 +99,33 @@ def _names_of(to_observe: Iterable[_ObservedValue]) -> set[str]:
     return names
 
 
-def _denormal_weights(
+def _unusual_weights(
     observer: ValueObserver, model: onnx.ModelProto, graph: Graph, key: str
 ) -> dict[str, tuple[np.ndarray, Sketch]]:
-    """Weights of the executed graph with denormal numbers, and the sketch of each, by name.
+    """Weights of the executed graph whose values decide latencies, and the sketch of each, by name.
 
-    None unless the model notes weights.
+    None unless the model notes weights. Eight-bit weights that the runtime has moved, such as
+    transposed ones, are sketched as those of the model.
     """
-    if not noted_weights(model) or not isinstance(observer, WeightObserver):
+    noted = noted_weights(model)
+    if not noted or not isinstance(observer, WeightObserver):
         return {}
-    arrays = observer.executed_weights(model, key=key)
-    kinds = {n: graph.types[n].dtype for n in arrays if n in graph.types}
-    shares = {n: stepped(share_of(arrays[n], dtype)) for n, dtype in kinds.items()}
-    return {n: (arrays[n], Sketch(denormals=share)) for n, share in shares.items() if share}
+    products = any(sketch.quantiles for sketch in noted.values())
+    own = {tensor.name for tensor in model.graph.initializer}
+    unusual: dict[str, tuple[np.ndarray, Sketch]] = {}
+    for name, values in observer.executed_weights(model, key=key).items():
+        type_ = graph.types.get(name)
+        if not isinstance(type_, TensorType):
+            continue
+        sketch = stored_sketch([values], type_.dtype)
+        if name in noted and noted[name].quantiles:
+            sketch = noted[name]
+        elif products and name not in own and ELEMENT_BITS[type_.dtype] == _EIGHT_BITS:
+            wide = values.view(value_dtype(type_.dtype)).astype(np.float32)
+            sketch = Sketch(quantiles=quantiles_of(np.ravel(wide)))
+        if sketch is not None:
+            unusual[name] = values, sketch
+    return unusual
 
 
 def _all_floats(graph: Graph) -> Iterator[_ObservedValue]:
