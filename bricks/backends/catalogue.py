@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
@@ -123,7 +124,13 @@ def describe(name: str, device: str = CPU, python: str | None = None) -> Backend
     ``python`` is the path of the user's Python that runs it, or ``bricks`` for the installed one.
     Raises :class:`BackendError` if the runtime is not installed; the message says how to fix it.
     """
-    return _checked(name, asked(on_device(name, device, python=python), "describe"))
+    placed = on_device(name, device, python=python)
+    info = _checked(name, asked(placed, "describe"))
+    if info.note is not None or python is not None or placed.package is None:
+        return info
+    from bricks.backends.users_python import passed_over
+
+    return replace(info, note=passed_over(placed.package))
 
 
 def describe_elsewhere(name: str) -> BackendInfo:

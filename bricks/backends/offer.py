@@ -45,8 +45,9 @@ class BackendInfo:
     that was installed, if known. ``cutting_times`` multiplies the time limit for returning executed
     graphs: more where bricks are compiled for them.
 
-    ``python`` is the interpreter of the worker. If that is one of the user, ``note`` says which and
-    why, and ``python_version``, such as ``3.13``, is part of the target of programs.
+    ``python`` is the interpreter of the worker, ``users`` whether that is one of the user, whose
+    ``python_version``, such as ``3.13``, is part of the target of programs. ``note`` says which of
+    the user's it is, or why it is none.
     """
 
     name: str
@@ -61,6 +62,7 @@ class BackendInfo:
     build: str | None = None
     cutting_times: int = 1
     python_version: str | None = None
+    users: bool = False
     note: str | None = None
 
 
@@ -181,6 +183,7 @@ class Offer(ABC):
             version=found.package.version,
             build=found.package.build,
             python=found.python,
+            users=True,
             note=found.note,
         )
 
@@ -217,5 +220,15 @@ def locked_environment(module: str, name: str) -> Environment:
 
 
 def unimportable(environment: Environment, error: ImportError) -> BackendError:
-    """Return the error for an environment without its runtime."""
-    return BackendError(f"{environment.name} cannot be imported ({error}): {environment.install}")
+    """Return the error for an environment without its runtime, in a worker."""
+    from bricks.backends.users_python import OWN
+    from bricks.system.environments import ready
+
+    if ready(Path(sys.executable).parent.parent):
+        return BackendError(
+            f"{environment.name} cannot be imported ({error}): {environment.install}"
+        )
+    return BackendError(
+        f"{environment.name} cannot be imported in {sys.executable} ({error}): repair it there, or"
+        f" give another --python; '--python {OWN}' is the one that bricks installs"
+    )

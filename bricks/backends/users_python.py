@@ -1,7 +1,7 @@
 """Which Python runs a runtime: one of the user's, or one of bricks.
 
-The user's is the one that ``--python`` names; else that of ``BRICKS_PYTHON`` or of the active
-virtual environment, where it has the runtime's package. Must not know any runtime.
+The user's is the one that ``--python`` names; else that of ``BRICKS_PYTHON``; else that of the
+active environment, where it has the runtime's package. Must not know any runtime.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,43 +49,64 @@ def users_python(
 
     ``oldest`` is the first version of the package that runs. ``named`` is a path, or ``bricks``.
     With ``own``, the Python of this process counts where it has the package, too. Raises
-    :class:`BackendError` in one line if the ``named`` one lacks the package or is too old.
+    :class:`BackendError` in one line if the ``named`` one, or that of ``BRICKS_PYTHON``, lacks the
+    package, or if the one that would run it is too old.
     """
-    candidates = _candidates(package, own) if named is None else ()
-    if named == OWN or (named is None and not candidates):
+    found = _found(package, own) if named is None else (named, "--python")
+    if found is None or found[0] == OWN:
         return None
-    from bricks.system.interpreters import inspected, program_of  # most commands need no other
+    from bricks.system.interpreters import program_of  # most commands need no other
 
-    if named is not None:
-        return _fit(program_of(named, "--python"), package, oldest, "--python")
-    for path, origin in candidates:
-        python = program_of(path, origin)
+    path, origin = found
+    python = program_of(path, origin)
+    try:
+        return _fit(python, package, oldest, origin)
+    except BackendError as error:
+        if named is not None:
+            raise
+        problem, _, _ = str(error).partition(": ")
+        raise BackendError(
+            f"{problem}, and it is that of {origin}: give --python {OWN}, or set {VARIABLE}={OWN},"
+            f" for the {package} that bricks installs, or name another"
+        ) from error
+
+
+def passed_over(package: str) -> str | None:
+    """Return a line on the active environment, which lacks ``package``; None without one."""
+    if os.environ.get(VARIABLE):
+        return None
+    return next(
+        (
+            f"the active environment {Path(python).parents[1]} has no {package}: that of bricks is"
+            " used"
+            for python in _active()
+        ),
+        None,
+    )
+
+
+def _found(package: str, own: bool) -> tuple[str, str] | None:
+    """The Python that runs ``package`` where none is named, and where it comes from."""
+    variable = os.environ.get(VARIABLE)
+    if variable:
+        return variable, VARIABLE
+    from bricks.system.interpreters import inspected
+
+    for python in _active():
         if package in inspected(python, package).packages:
-            try:
-                return _fit(python, package, oldest, origin)
-            except BackendError as error:
-                problem, _, _ = str(error).partition(": ")
-                raise BackendError(
-                    f"{problem}, and it is that of {origin}: give --python {OWN}, or set {VARIABLE}"
-                    f"={OWN}, for the {package} that bricks installs, or name another"
-                ) from error
+            return python, "the active environment"
+    if own and importlib.util.find_spec(package) is not None:
+        return sys.executable, "the environment of bricks"
     return None
 
 
-def _candidates(package: str, own: bool) -> Sequence[tuple[str, str]]:
-    """Pythons that this command does not name, and where each comes from."""
-    variable = os.environ.get(VARIABLE)
-    if variable == OWN:
-        return ()
-    found = [(variable, VARIABLE)] if variable else []
+def _active() -> Iterator[str]:
+    """The Pythons of active environments, unless bricks is in them."""
     for name in _ACTIVE:
         folder = os.environ.get(name)
         python = Path(folder or "", "bin", "python")
         if folder and python.is_file() and not os.path.samefile(folder, sys.prefix):
-            found.append((str(python), "the active environment"))
-    if own and importlib.util.find_spec(package) is not None:
-        found.append((sys.executable, "the environment of bricks"))
-    return found
+            yield str(python)
 
 
 def _fit(python: str, package: str, oldest: str | None, origin: str) -> UsersPython:
@@ -93,6 +114,7 @@ def _fit(python: str, package: str, oldest: str | None, origin: str) -> UsersPyt
     from bricks.system.version_environments import numbers
     from bricks.system.worker_packages import refuse_unfit
 
+    refuse_unfit(python)
     interpreter = inspected(python, package)
     found = interpreter.packages.get(package)
     if found is None:
@@ -105,6 +127,5 @@ def _fit(python: str, package: str, oldest: str | None, origin: str) -> UsersPyt
             f"{python} has {package} {found.version}, which is too old to be measured: give a"
             f" --python with {oldest} or newer"
         )
-    refuse_unfit(python)
     note = f"{package} {found.version} of {python} ({origin}) is used"
     return UsersPython(python, "{}.{}".format(*interpreter.version), found, note)

@@ -18,7 +18,7 @@ from bricks.cli.command import command
 from bricks.cli.command_line import remember
 from bricks.cli.commands import LazyCommands, convert_sparingly
 from bricks.cli.help import show_page, with_pages
-from bricks.cli.output import drop_output, print_error, show
+from bricks.cli.output import drop_output, own_facts, print_error, show
 from bricks.cli.verbosity import VerbosityOptions, usual
 from bricks.errors import BricksError, NameUnknown, UsageError
 
@@ -82,7 +82,7 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Run the command of ``arguments``; return its exit status."""
     clock.begin()
-    with usual():
+    with usual(), own_facts():
         return _run(arguments)
 
 

@@ -200,7 +200,7 @@ class RuntimeOptions:
         default=CPU, metavar="|".join(DEVICES), values=DEVICES, group=RUNNING,
     )  # fmt: skip
     python: str | None = option(
-        "Your Python (3.10 or newer) that has the runtime and what programs import; 'bricks': the"
+        "Your Python (3.9 or newer) that has the runtime and what programs import; 'bricks': the"
         " installed runtime.",
         default=None, metavar="PATH", group=RUNNING,
         shown="BRICKS_PYTHON, or an active environment with the runtime",

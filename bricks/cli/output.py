@@ -31,10 +31,29 @@ class OutputError(BricksError):
     """Standard output cannot be written."""
 
 
+# Facts about how the running command came to its answer; one set for the process, as verbosity is.
+_facts: dict[str, Any] = {}
+
+
+def answer_with(**facts: Any) -> None:
+    """Add ``facts`` to the JSON document of the running command."""
+    _facts.update(facts)
+
+
+@contextmanager
+def own_facts() -> Iterator[None]:
+    """Forget before and after a run what :func:`answer_with` added."""
+    _facts.clear()
+    try:
+        yield
+    finally:
+        _facts.clear()
+
+
 def print_json(data: Any) -> None:
     """Print one JSON document on standard output."""
     with _writing():
-        print(json.dumps(data, indent=2, allow_nan=False))
+        print(json.dumps({**data, **_facts} if _facts else data, indent=2, allow_nan=False))
 
 
 def show(*parts: RenderableType) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bricks.cli import clock
 from bricks.cli.caches import note_published
 from bricks.cli.options import CommonOptions
-from bricks.cli.output import note
+from bricks.cli.output import answer_with, note
 from bricks.cli.progress import terminal_progress
 from bricks.cli.rules import load_rule
 from bricks.session.defaults import PROGRAMS_RUNTIME, RUNTIME
@@ -50,9 +50,11 @@ def _note_python(workspace: Workspace) -> None:
     """Note which Python of the user runs the runtime, and get what a worker lacks there."""
     info = workspace.setup.info
     if info.note is not None:
+        note(info.note)
+    if info.users:
         from bricks.system.worker_packages import worker_packages  # most runtimes need none
 
-        note(info.note)
+        answer_with(python=info.python)
         worker_packages(info.python, note)
 
 

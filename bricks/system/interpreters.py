@@ -66,13 +66,23 @@ def program_of(path: str, origin: str) -> str:
 
     Raises :class:`BackendError` if there is none, with the option or variable of its ``origin``.
     """
-    expanded = Path(path).expanduser()
-    if expanded.is_dir():
-        expanded = expanded / "bin" / "python"
-    found = shutil.which(expanded if "/" in path or "~" in path else path)
+    place = Path(path).expanduser()
+    is_path = "/" in path or "~" in path
+    program = place / "bin" / "python" if place.is_dir() else place
+    found = shutil.which(program if is_path or program.is_file() else path)
     if found is None:
-        raise BackendError(f"{origin} names no Python: {path!r} is none, give the path of one")
-    return str(Path(found).absolute())  # not resolved: the link itself leads to an environment
+        if place.is_dir():
+            problem = f"the folder {path!r} has no bin/python"
+        elif place.exists():
+            problem = f"the file {path!r} cannot be run"
+        else:
+            problem = f"there is no {'file' if is_path else 'program'} {path!r}"
+        raise BackendError(
+            f"{origin} names no Python: {problem}: give the path of one, or the folder of its"
+            " environment"
+        )
+    # The program itself is not resolved: the link leads to an environment.
+    return str(Path(found).parent.resolve() / Path(found).name)
 
 
 @lru_cache

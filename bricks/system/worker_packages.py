@@ -33,7 +33,7 @@ _NEEDED = {
 _BELOW = ("protobuf", "typing_extensions")
 
 # The first Python that the code of workers runs on.
-OLDEST = 3, 10
+OLDEST = 3, 9
 
 _LEAST = re.compile(r"([\w-]+)\s*>=\s*([\d.]+)")
 

@@ -8,12 +8,12 @@ results that it replaces: its JSON has the same keys, and an ``error``. Must not
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cache
+from inspect import get_annotations, getattr_static
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -136,10 +136,10 @@ def _fact(cls: type, named: Named) -> _Fact:
 
 def _annotation(cls: type, name: str) -> str:
     """Return the annotation of a field or property as source text."""
-    member = inspect.getattr_static(cls, name, None)
+    member = getattr_static(cls, name, None)
     if isinstance(member, property) and member.fget is not None:
-        return str(inspect.get_annotations(member.fget).get("return"))
+        return str(get_annotations(member.fget).get("return"))
     for base in cls.__mro__:
-        if name in (annotations := inspect.get_annotations(base)):
+        if name in (annotations := get_annotations(base)):
             return str(annotations[name])
     raise AttributeError(f"{cls.__name__} has no {name}, which its FACTS name")

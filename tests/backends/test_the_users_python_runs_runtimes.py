@@ -16,7 +16,8 @@ from factories import mlp, save
 from refusals import refused
 
 from bricks import Bench
-from bricks.backends import describe
+from bricks.backends import describe, offer
+from bricks.backends.offer import unimportable
 from bricks.backends.users_python import OWN, VARIABLE
 from bricks.errors import BackendError, UsageError
 from bricks.system import environments
@@ -84,22 +85,53 @@ def test_the_version_is_read_without_importing(tmp_path: Path) -> None:
     assert info.python_version == (None if own == "3.11" else own)
 
 
-def test_the_folder_of_an_environment_names_its_python(tmp_path: Path) -> None:
-    python = with_torch(tmp_path, CPU)
-    assert describe("torch", python=str(tmp_path)).python == str(python)
+def test_the_folder_of_an_environment_names_its_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = with_torch(tmp_path / "venv", CPU)
+    (tmp_path / "link").symlink_to(tmp_path / "venv")
+    monkeypatch.chdir(tmp_path)
+    for path in (tmp_path / "venv", "venv", "./venv", "venv/../venv/bin/python", "link"):
+        assert describe("torch", python=str(path)).python == str(python)
 
 
-@pytest.mark.parametrize("name", [VARIABLE, "VIRTUAL_ENV", "CONDA_PREFIX"])
-def test_one_that_is_set_or_active_is_taken_where_it_has_the_runtime(
+def test_a_runtime_that_cannot_be_imported_is_repaired_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = offer("torch").environment
+    assert environment is not None
+    python = tmp_path / "bin" / "python"
+    monkeypatch.setattr(sys, "executable", str(python))
+    said = str(unimportable(environment, ImportError("no library")))
+    assert str(python) in said and "no library" in said and "--python" in said
+    assert environment.install not in said
+
+
+@pytest.mark.parametrize("name", ["VIRTUAL_ENV", "CONDA_PREFIX"])
+def test_an_active_one_is_taken_where_it_has_the_runtime(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     python = with_torch(tmp_path, CPU)
     monkeypatch.setenv(name, str(tmp_path))
     info = describe("torch")
-    assert info.python == str(python)
+    assert (info.python, info.users) == (str(python), True)
     assert info.note is not None and str(python) in info.note
-    assert describe(ORT).python == sys.executable  # it has none
+    other = describe(ORT)
+    assert (other.python, other.users) == (sys.executable, False)
+    assert other.note is not None and str(tmp_path) in other.note and ORT in other.note
     assert describe(ORT, python=OWN).note is None
+
+
+def test_one_that_is_set_must_have_the_runtime(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = with_torch(tmp_path, CPU)
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    monkeypatch.setenv("VIRTUAL_ENV", str(with_onnxruntime(tmp_path / "other").parents[1]))
+    assert describe("torch").python == str(python)
+    with refused(BackendError, VARIABLE, python, ORT, f"--python {OWN}", f"{VARIABLE}={OWN}"):
+        describe(ORT)
+    assert describe("fake").note is None  # it runs in its own Python alone
 
 
 def test_the_installed_runtime_can_be_asked_for(
@@ -132,16 +164,19 @@ def test_what_cannot_run_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         describe("torch", python=str(old))
     with refused(BackendError, old, ORT, "--python"):
         describe(ORT, python=str(old))
-    python = that_says(tmp_path / "39", [3, 9], torch="2.8.0")
-    with refused(BackendError, python, "3.9", "3.10"):
+    python = that_says(tmp_path / "38", [3, 8], torch="2.4.1")
+    with refused(BackendError, python, "3.8", "3.9"):
         describe("torch", python=str(python))
     python = that_says(tmp_path / "numpy", [3, 12], torch="2.8.0", numpy="1.20.0")
     with refused(BackendError, python, "numpy", "1.20.0", "1.26"):
         describe("torch", python=str(python))
-    with refused(BackendError, "--python", "/nowhere/python"):
-        describe("torch", python="/nowhere/python")
+    (tmp_path / "text").write_text("no program")
+    (tmp_path / "empty").mkdir()
+    for path in ("/nowhere/python", "python-nowhere", tmp_path / "text", tmp_path / "empty"):
+        with refused(BackendError, "--python", path):
+            describe("torch", python=str(path))
     ancient = that_says(tmp_path / "27", [2, 7])
-    with refused(BackendError, ancient, "torch"):
+    with refused(BackendError, ancient, "2.7", "3.9"):
         describe("torch", python=str(ancient))
     with refused(BackendError, script(tmp_path / "none", "exit 3")):
         describe("torch", python=str(tmp_path / "none"))
@@ -179,9 +214,12 @@ def describe_target(bench: Bench, python: str) -> object:
 def test_an_answer_says_which_python_ran(here: Here, tmp_path: Path) -> None:
     python = with_onnxruntime(tmp_path / "users")
     model = save(mlp(), tmp_path)
-    done = here("predict", model, "--threads", 1, "--python", python, runtime=ORT)
+    words = ("predict", model, "--threads", 1, "--json")
+    done = here(*words, "--python", python, runtime=ORT)
     assert done.status == 0, done.err
     assert str(python) in done.err
+    assert done.json["python"] == str(python)
+    assert "python" not in here(*words, runtime=ORT).json
 
 
 def test_runtimes_with_a_python_of_their_own_refuse(tmp_path: Path) -> None:

@@ -7,7 +7,15 @@ the store, nor of why something is run.
 import os
 import sys
 
-from bricks.measure.protocol.pipe import PACKAGES
+# The first Python that runs this package as it is written.
+_COMPLETE = 3, 10
+
+if sys.version_info < _COMPLETE:  # before any other module of the package
+    from bricks.measure.worker import older_python
+
+    older_python.install()
+
+from bricks.measure.protocol.pipe import PACKAGES  # noqa: E402
 
 # Before anything else is imported, and last on the path: what the Python has itself comes first.
 # Processes that a program starts inherit the variable, and may import this package too.
