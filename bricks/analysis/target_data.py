@@ -106,7 +106,7 @@ class TargetLatencies:
         return BrickLatency(
             latency_s=middle_s,
             independent_sd=math.hypot(sampled, BRICK_DRIFT, factor.independent_sd),
-            rounds=max(1, round(effective_count([r.weight for r in part.walked]))),
+            rounds=round(effective_count([r.weight for r in part.walked])),
             disturbed=all(r.disturbed for r in part.walked),
         )
 

@@ -42,13 +42,8 @@ def median(values: Sequence[float], weights: Sequence[float] | None = None) -> f
 
 
 def effective_count(weights: Sequence[float]) -> float:
-    """The number of values of weight 1 that say as much; positive, and maybe below 1.
-
-    At most the number of equal weights that say as much (Kish, *Survey Sampling*, section 8.2), and
-    at most their sum: ten values that are all worth a tenth say as much as one.
-    """
-    total = sum(weights)
-    return float(min(total, total**2 / sum(weight**2 for weight in weights)))
+    """The number of equal weights that say as much (Kish, *Survey Sampling*, section 8.2)."""
+    return float(sum(weights) ** 2 / sum(weight**2 for weight in weights))
 
 
 def spread(
@@ -65,7 +60,7 @@ def spread(
         ordered = sorted(values)
         rank = _rank(len(ordered), confidence)
         return Interval(median(ordered), ordered[rank], ordered[-1 - rank])
-    count = max(1, int(effective_count(weights) + _ROUNDING))
+    count = int(effective_count(weights) + _ROUNDING)
     share = (_rank(count, confidence) + 0.5) / count
     low = _quantile(values, weights, share)
     high = -_quantile([-value for value in values], weights, share)
