@@ -292,10 +292,9 @@ def _show(
     if not result.swept:
         for of in result.estimated:
             remarks += quota_remarks(of.model, of.latency_s, of.setting.target)
-    by_inputs = (
-        (*branch_remarks(of), *changing_remarks(of), *now_remarks(of)) for of in result.models
-    )
+    by_inputs = ((*branch_remarks(of), *now_remarks(of)) for of in result.models)
     remarks[:0] = [line for lines in by_inputs for line in lines]
+    remarks += changing_remarks(result.models)
     if every:
         remarks += unknown_agreements(result.agreements)
         remarks += [line for of in result.models for line in phase_lines(of.model, of.phases)]

@@ -37,6 +37,8 @@ STEERING, SPECIFIED = "bricks.steering", "bricks.given"
 SIGNS, SKETCHES = "bricks.signs", "bricks.sketches"
 # Sketches of weights: shares of denormals in a brick, distributions of tiny weights in a model.
 WEIGHTS = "bricks.weights"
+# Digests of weights that decide what is run, by name.
+CHOOSING = "bricks.choosing_weights"
 # Iterations of the conditional loops of a brick, by the name of a loop's first output.
 ITERATIONS = "bricks.iterations"
 # Layouts of a brick's inputs and outputs, by name, where a runtime uses a layout of its own.
@@ -126,6 +128,11 @@ def note_weights(proto: onnx.ModelProto, sketches: Mapping[str, Sketch]) -> None
 def noted_weights(proto: onnx.ModelProto) -> dict[str, Sketch]:
     """Read the sketches of weights whose values make a difference, by name."""
     return {name: Sketch.from_json(fields) for name, fields in _noted(proto, WEIGHTS).items()}
+
+
+def choosing_digests(proto: onnx.ModelProto) -> dict[str, str]:
+    """Read the digests of weights from which branches are computed, by name."""
+    return {name: str(digest) for name, digest in _noted(proto, CHOOSING).items()}
 
 
 def noted_iterations(proto: onnx.ModelProto) -> dict[str, int]:

@@ -15,7 +15,7 @@ from bricks.graph.loops import conditional_loops
 from bricks.graph.program import call_of, is_call, leaves
 from bricks.graph.sketch import DISTINCT, ORDER, QUANTILES, SELECTED, Sketch
 from bricks.graph.tensor import TensorType
-from bricks.graph.topology import used_values
+from bricks.graph.topology import inner_nodes, used_values
 from bricks.graph.view import graph_of
 from bricks.operators.registry import operator_of
 
@@ -69,9 +69,33 @@ def branches_on_data(graph: Graph, specified: Collection[str] = ()) -> list[onnx
     return [node for node in conditional if node.input[0] in data]
 
 
+def choosing_weights(graph: Graph) -> set[str]:
+    """Weights of more than one float from which branches and numbers of iterations are computed."""
+    reached = set[str]()
+    for node in graph.nodes:
+        if node.op_type in ("If", "Loop"):
+            reached.update(node.input[: 1 if node.op_type == "If" else 2])
+        if conditional_loops([node]) or any(n.op_type in ("If", "Loop") for n in inner_nodes(node)):
+            reached.update(used_values(node))  # a choice inside may be computed from any of them
+    if not reached:
+        return reached
+    for node in reversed(graph.nodes):
+        if reached.intersection(node.output) and not operator_of(node).reads_shapes:
+            reached.update(used_values(node))
+    types = graph.types
+    return {
+        name
+        for name in reached.intersection(graph.initializers)
+        if isinstance(of := types[name], TensorType) and of.floating and of.elements > 1
+    }
+
+
 def data_decides(proto: onnx.ModelProto) -> bool:
     """Whether the work of a model depends on its weights and inputs, by values or by branches."""
-    return values_decide(proto.graph.node) or bool(branches_on_data(graph_of(proto)))
+    if values_decide(proto.graph.node):
+        return True
+    graph = graph_of(proto)
+    return bool(branches_on_data(graph)) or bool(choosing_weights(graph))
 
 
 def dependent_inputs(

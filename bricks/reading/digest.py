@@ -7,12 +7,16 @@ know how models are read.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
+from pathlib import Path
 
 import onnx
 
 from bricks.graph.model_metadata import (
+    CHOOSING,
     ITEMS,
     SPECIFIED,
+    choosing_digests,
     container_types,
     known_values,
     note,
@@ -25,12 +29,13 @@ from bricks.graph.payload import (
     all_tensors,
     is_referenced,
     read_inline,
+    read_referenced,
     store_inline,
     type_of,
 )
 from bricks.graph.topology import all_nodes
 from bricks.graph.view import graph_of
-from bricks.operators.dependence import data_decides
+from bricks.operators.dependence import choosing_weights, data_decides
 from bricks.operators.steering import (
     SMALL,
     quantization_parameters,
@@ -49,13 +54,14 @@ def digest(proto: onnx.ModelProto) -> str:
     Resize, for example) and single floats, which fusions inspect. User-specified values of inputs
     count if they would count as constants, or if the time of operators or a branch depends on
     values. So do the items of specified containers, the sketches of a recorded program's inputs,
-    and the distribution of tiny weights (see ``reading.tiny_weights``). Names count; documentation,
-    producer and other metadata do not.
+    the distribution of tiny weights (see ``reading.tiny_weights``), and the values of weights that
+    choose a branch or a number of iterations. Names count; documentation, producer and other
+    metadata do not.
     """
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
     containers, specified = container_types(proto), known_values(proto)
-    weights = noted_weights(proto)
+    weights, choosing = noted_weights(proto), choosing_digests(proto)
     for field in ("producer_name", "producer_version", "doc_string", "model_version"):
         copy.ClearField(field)
     del copy.metadata_props[:]
@@ -86,8 +92,31 @@ def digest(proto: onnx.ModelProto) -> str:
     note(copy, SPECIFIED, {name: specified[name] for name in counted})
     note_sketches(copy, noted_sketches(proto))
     note_weights(copy, weights)
+    note(copy, CHOOSING, choosing)
     data = copy.SerializeToString(deterministic=True)
     return "m1-" + hashlib.sha256(data).hexdigest()[:32]
+
+
+def digests_of_choosing(
+    proto: onnx.ModelProto, folder: Path, noted: Mapping[str, str]
+) -> dict[str, str]:
+    """Return digests of the values of weights from which branches are computed, by name.
+
+    Weights without data in ``folder``, as in a suite, have their ``noted`` digest, if any. Raises
+    :class:`PayloadError` for data that cannot be read.
+    """
+    names = choosing_weights(graph_of(proto))
+    digests = {}
+    for tensor in all_tensors(proto.graph) if names else ():
+        if tensor.name not in names:
+            continue
+        referred = is_referenced(tensor)
+        values = read_referenced(folder, tensor) if referred else read_inline(tensor)
+        if values is not None:
+            digests[tensor.name] = hashlib.sha256(values.tobytes()).hexdigest()[:32]
+        elif tensor.name in noted:
+            digests[tensor.name] = noted[tensor.name]
+    return dict(sorted(digests.items()))
 
 
 def _is_weight(tensor: onnx.TensorProto, steering: set[str]) -> bool:

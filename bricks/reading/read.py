@@ -24,9 +24,11 @@ from bricks.graph.form import ModelForm, form_of
 from bricks.graph.input_values import literal
 from bricks.graph.model import Model
 from bricks.graph.model_metadata import (
+    CHOOSING,
     ITEMS,
     SPECIFIED,
     checked_type,
+    choosing_digests,
     json_value,
     note,
     note_weights,
@@ -39,7 +41,7 @@ from bricks.graph.topology import check_attributes
 from bricks.graph.wire import skim, skim_bytes
 from bricks.reading.bulk import check_bulk
 from bricks.reading.data_folder import check_locations, link_data_folder
-from bricks.reading.digest import digest
+from bricks.reading.digest import digest, digests_of_choosing
 from bricks.reading.functions import inlined
 from bricks.reading.loaded_values import load_steering_values
 from bricks.reading.normal_form import drop_shapes, normalise
@@ -184,11 +186,15 @@ def _read_graph(request: _ReadRequest, proto: onnx.ModelProto) -> Model:
     specified = _specified(proto.graph, request.values, path.name)
     types = {name: type_ for name, (_, type_) in specified.items()}
     inputs, rebatched = make_concrete(proto.graph, request.batch, request.shapes, path.name, types)
-    noted = _noted_weights(proto)
+    noted, choosing = _noted_weights(proto)
     _note_inputs(proto, dict(inputs), {name: value for name, (value, _) in specified.items()})
     drop_shapes(proto.graph, changed=rebatched)
     load_steering_values(proto.graph, folder, path.name)
     note_weights(proto, tiny_weights(proto.graph, folder, noted, path.name))
+    try:
+        note(proto, CHOOSING, digests_of_choosing(proto, folder, choosing))
+    except PayloadError as exc:
+        raise ModelError(f"{path.name}: {exc}") from exc
     return request.model(proto, folder, inputs, rebatched=rebatched)
 
 
@@ -248,9 +254,9 @@ def _note_inputs(
     note(proto, SPECIFIED, {name: json_value(value, types[name]) for name, value in values.items()})
 
 
-def _noted_weights(proto: onnx.ModelProto) -> dict[str, Sketch]:
-    """Read the sketches of weights in the metadata, as suites store them without the weights."""
+def _noted_weights(proto: onnx.ModelProto) -> tuple[dict[str, Sketch], dict[str, str]]:
+    """Read what metadata tell of weights, as suites store it without them: sketches and digests."""
     try:
-        return noted_weights(proto)
+        return noted_weights(proto), choosing_digests(proto)
     except (ValueError, TypeError, AttributeError) as exc:
         raise ModelError(f"what is noted of its weights cannot be read: {first_line(exc)}") from exc

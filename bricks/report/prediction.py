@@ -201,18 +201,29 @@ def branch_remarks(of: PredictedModel) -> list[str]:
     return lines
 
 
-def changing_remarks(of: PredictedModel) -> list[str]:
-    """A line where inputs that change from run to run matter: what a loop over one takes."""
-    changing = of.changing_inputs
-    if changing is None:
-        return []
-    lead = (
-        f"{of.model}: inputs change from run to run, as on a server, which counts for bricks with"
-        f" {changing.share:.0%} of the latency"
-    )
-    if changing.repeated_s is None:
-        return [f"{lead}. For a loop over one input, add --repeat-inputs."]
-    return [f"{lead}; a loop over one input takes {seconds(changing.repeated_s.value)}."]
+def changing_remarks(models: Sequence[PredictedModel]) -> list[str]:
+    """Lines where inputs that change from run to run matter: what a loop over one takes."""
+    lines, unknown = [], []
+    for of in models:
+        changing = of.changing_inputs
+        if changing is None:
+            continue
+        if changing.repeated_s is None:
+            unknown.append((changing.share, of.model))
+            continue
+        lines.append(
+            f"{of.model}: inputs change from run to run, as on a server; a loop over one input"
+            f" takes {seconds(changing.repeated_s.value)}."
+        )
+    if unknown:
+        share, model = max(unknown)
+        others = f" (and {len(unknown) - 1} more models)" if len(unknown) > 1 else ""
+        lines.append(
+            f"{model}{others}: inputs change from run to run, as on a server, which counts for"
+            f" bricks with {share_text(share)} of the latency. For a loop over one input, add"
+            " --repeat-inputs."
+        )
+    return lines
 
 
 def run_remarks(of: PredictedModel) -> list[str]:

@@ -12,9 +12,11 @@ from onnx import TensorProto, helper, numpy_helper
 from refusals import refused
 
 from bricks.errors import ModelError
+from bricks.graph.model import Model
 from bricks.graph.weights import has_own_weights, own_weights
 from bricks.graph.wire import fields, skim
 from bricks.reading.read import read_model
+from bricks.suite.suite import pack_model, unpack_model
 
 
 def skeleton_of(path: Path) -> onnx.ModelProto:
@@ -302,6 +304,43 @@ def test_the_digest_ignores_values_and_place_of_weights_only(tmp_path):
     assert digest(conv_net(channels=4), "f.onnx") != base
     assert digest(conv_net(blocks=2), "g.onnx") != base
     assert digest(conv_net(batch=2), "h.onnx") != base
+
+
+@pytest.mark.parametrize("external", [None, "w.bin"])
+def test_weights_that_choose_a_branch_are_part_of_the_digest(
+    tmp_path: Path, external: str | None
+) -> None:
+    """The gains choose the branch; the matrix in the branch does not."""
+
+    def read(sign: float, seed: int) -> Model:
+        matrix = np.random.default_rng(seed).standard_normal((64, 64)).astype(np.float32)
+        gains = numpy_helper.from_array(np.full(64, sign, np.float32), "gains")
+        branches = {
+            "then_branch": [node("MatMul", ["x", "matrix"], ["a"])],
+            "else_branch": [node("Identity", ["x"], ["b"])],
+        }
+        graphs = {
+            name: helper.make_graph(nodes, name, [], [value(nodes[0].output[0], [8, 64])])
+            for name, nodes in branches.items()
+        }
+        nodes = [
+            node("Mul", ["x", "gains"], ["scaled"]),
+            node("ReduceSum", ["scaled"], ["sum"], keepdims=0),
+            node("Greater", ["sum", "zero"], ["condition"]),
+            node("If", ["condition"], ["y"], **graphs),
+        ]
+        zero = numpy_helper.from_array(np.array(0, np.float32), "zero")
+        constants = [gains, zero, numpy_helper.from_array(matrix, "matrix")]
+        proto = model(nodes, [value("x", [8, 64])], [value("y", [8, 64])], constants)
+        folder = tmp_path / f"{sign}-{seed}"
+        folder.mkdir(exist_ok=True)
+        return read_model(save(proto, folder, external=external, threshold=16))
+
+    one = read(1.0, 0)
+    assert read(1.0, 1).digest == one.digest
+    assert read(-1.0, 0).digest != one.digest
+    travelled = unpack_model("suite", one.name, one.digest, pack_model(one))
+    assert travelled.digest == one.digest
 
 
 def linked(folder: Path, file: Path, **links: Path) -> Path:
