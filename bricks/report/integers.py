@@ -65,9 +65,11 @@ def _executed(of: IntegerExecution) -> str:
         f"of {integer + floats} convolutions and matrix products, {integer} compute in 8-bit"
         f" integers and {floats} in floats"
     )
-    if of.in_file:
+    if of.in_file and of.apart <= of.in_file:
         text += f"; of {of.in_file} conversions in the file, {of.in_file - of.apart} are part of"
         text += " kernels"
+    elif of.in_file:  # a runtime gives each reader of a weight a conversion of its own
+        text += f"; {of.apart} conversions run, {of.in_file} are in the file"
     return f"{text}."
 
 

@@ -142,6 +142,8 @@ def test_a_remark_says_what_runs_and_with_what(fake: Workspace, tmp_path: Path) 
         " conversions 0 ns. The processor has instructions for 8-bit products: avx512_vnni and"
         " avx_vnni."
     )
+    (line,) = number_remarks(replace(of, integers=replace(execution, in_file=1)))
+    assert "; 2 conversions run, 1 are in the file. It takes" in line
     plain = replace(execution, times=execution.times[:1], instructions=(), in_file=0, floats=None)
     assert number_remarks(replace(of, integers=plain)) == [
         "net: of 4 convolutions and matrix products, 4 compute in 8-bit integers and 0 in floats."
