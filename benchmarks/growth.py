@@ -59,7 +59,7 @@ import json, sys, time
 from bricks import read_model
 from bricks.backends import create
 from bricks.backends.onnxruntime.optimized import save_optimized
-from bricks.backends.onnxruntime.surrogate_weights import SurrogateWeights
+from bricks.backends.onnxruntime.synthetic_data import SurrogateWeights
 from bricks.graph.synthesis import Pool
 from bricks.graph.view import parse_model
 create("onnxruntime", threads=1, seed=0)

@@ -63,7 +63,7 @@ LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)#\s]+)(?=[)#])")
 # Types of other packages: their documentation is on a network.
 FOREIGN = (
     r"(np|numpy|onnx|pathlib|collections|typing|types|sqlalchemy|contextlib|Path|Any|Callable"
-    r"|Graph|Figure|bricks.backends.capability.C)"  # the last is a type variable
+    r"|Graph|Figure|bricks.backends.base.C)"  # the last is a type variable
 )
 nitpick_ignore_regex = [("py:.*", rf"{FOREIGN}(\..*)?")]
 

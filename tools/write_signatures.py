@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-FILE = Path(__file__).parents[1] / "bricks/backends/torch/kineto/signatures.json.xz"
+FILE = Path(__file__).parents[1] / "bricks/backends/torch/trace/signatures.json.xz"
 NAMESPACES = {"aten", "prims", "mkldnn", "inductor"}
 COMPOSITE = "CompositeImplicitAutograd"
 

@@ -10,9 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
-from bricks.backends.capability import Capability
+from bricks.errors import BackendError
 
 if TYPE_CHECKING:
     from typing import Self  # workers run on Python 3.10, which has none
@@ -20,10 +20,32 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx
 
-    from bricks.backends.rotation import Turns
+    from bricks.backends.input_values import Turns
     from bricks.graph.containers import ValueType
     from bricks.graph.decoder import Decoder
     from bricks.units.sample import Sample
+
+
+class Capability(ABC):
+    """An optional interface of a backend.
+
+    ``lacking`` is the error text of a runtime without it; ``{name}`` stands for the runtime.
+    """
+
+    lacking: ClassVar[str]
+
+
+C = TypeVar("C", bound=Capability)
+
+
+def capability(backend: object, kind: type[C], name: str) -> C:
+    """Return the ``backend`` of the runtime ``name`` as a ``kind``.
+
+    Raises :class:`BackendError` if it lacks the capability.
+    """
+    if not isinstance(backend, kind):
+        raise BackendError(kind.lacking.format(name=name))
+    return backend
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from bricks.backends.filling import PERIOD, filled
+from bricks.backends.input_values import PERIOD, filled
 
 if TYPE_CHECKING:
     import numpy as np

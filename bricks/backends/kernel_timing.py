@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 import onnx
 from onnx import TensorProto, helper
 
-from bricks.backends.capability import Capability
+from bricks.backends.base import Capability
 
 if TYPE_CHECKING:
     from bricks.system.accelerator_state import AcceleratorState

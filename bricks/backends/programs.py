@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from bricks.backends.capability import Capability
+from bricks.backends.base import Capability
 
 if TYPE_CHECKING:
     import numpy as np
     import onnx
 
+    from bricks.architectures.architecture import Architecture
     from bricks.backends.training_checks import (
         GradientDeviations,
         ItemOrders,
@@ -202,3 +203,47 @@ class Trainer(Capability):
     @abstractmethod
     def item_orders(self, program: SeededProgram, epochs: int) -> ItemOrders:
         """Return the items of each of ``epochs`` epochs in their order."""
+
+
+class DecoderWriter(Capability):
+    """An optional interface of an offer: it writes decoders as the calls that it would make."""
+
+    lacking: ClassVar[str] = "{name} does not know the calls of a decoder on an accelerator"
+
+    @abstractmethod
+    def decoder_step(
+        self, name: str, of: Architecture, *, batch: int, tokens: int, past: int, cards: int = 1
+    ) -> onnx.ModelProto:
+        """Return the program of a step of ``batch`` texts with new ``tokens`` after ``past``.
+
+        Weights and values have 16 bits. If several ``cards`` divide the decoder, the program is
+        that of one of them. Does not import the runtime. Raises
+        :class:`~bricks.errors.ModelError` for an architecture whose calls are not known, and for
+        cards that cannot divide it.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class TranslatedProgram:
+    """A program with the calls of another provider; ``notes`` say what was assumed, in lines.
+
+    ``untranslated`` are calls that the provider does not make, in words: no rule has theirs.
+    """
+
+    proto: onnx.ModelProto
+    notes: tuple[str, ...] = ()
+    untranslated: tuple[str, ...] = ()
+
+
+class ProgramTranslator(Capability):
+    """An optional interface of an offer: it knows the calls of programs on other providers."""
+
+    lacking: ClassVar[str] = "{name} does not know the calls of a program on an accelerator"
+
+    @abstractmethod
+    def calls_on(self, provider: str, proto: onnx.ModelProto) -> TranslatedProgram:
+        """Return the recorded program ``proto`` with the calls that it makes on ``provider``.
+
+        Does not import the runtime. Raises :class:`~bricks.errors.BackendError` for a provider
+        whose calls are not known.
+        """

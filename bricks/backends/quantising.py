@@ -11,7 +11,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from bricks.backends.capability import Capability
+from bricks.backends.base import Capability
 from bricks.errors import ModelError
 
 if TYPE_CHECKING:

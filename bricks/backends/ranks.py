@@ -10,7 +10,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from bricks.backends.capability import Capability
+from bricks.backends.base import Capability
 
 if TYPE_CHECKING:
     from bricks.backends.programs import SeededProgram

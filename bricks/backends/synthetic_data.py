@@ -5,21 +5,24 @@ Must not know runtimes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
+from bricks.backends.base import Binding, BoundModel, Evaluator, ValueObserver
+from bricks.errors import BackendError
 from bricks.graph.feeds import InputMaker, feeds
+from bricks.graph.synthesis import Pool
 from bricks.graph.tensor import TensorType
-from bricks.graph.view import without_values
+from bricks.graph.view import graph_of, upstream, without_values
 from bricks.operators.integer_ranges import integer_ranges
 
 if TYPE_CHECKING:
     import onnx
 
     from bricks.graph.graph import Graph
-    from bricks.graph.synthesis import Pool
 
 # A whole model has the same data wherever it runs: where values, types and branches that depend on
 # data are observed, where it is measured, and where it is served.
@@ -58,3 +61,100 @@ def synthetic_data(
             values = pool.weight(f"{key}/{name}", type_, ranges.get(name))
         weights[name] = values
     return weights, feeds(proto, graph, ranges, pool, f"{key}/")
+
+
+# By name of an input: a function that makes its value, and its type.
+TensorInputs = Mapping[str, tuple[InputMaker, TensorType]]
+
+
+class Readable(BoundModel, Protocol):
+    """A bound model whose outputs can be read."""
+
+    def results(self) -> list[np.ndarray]:
+        """The outputs of the last run."""
+
+
+class LoadedTensors(Protocol):
+    """A loaded model, whose outputs can be read where it is bound."""
+
+    def bind(self, binding: Binding, region: np.ndarray) -> Readable:
+        """Bind inputs and outputs; see :class:`~bricks.backends.base.BindableModel`."""
+
+
+class TensorRuntime(Evaluator, ValueObserver):
+    """A runtime called ``title`` in messages, whose models have tensors as inputs and outputs."""
+
+    title: ClassVar[str]
+
+    def __init__(self, seed: int) -> None:
+        self._pool = Pool(seed)
+
+    def values(self, proto: onnx.ModelProto, names: Sequence[str]) -> dict[str, list[float]]:
+        """The contents of small tensors in one run on synthetic data."""
+        tensors = next(self.observe(proto, names, key=OBSERVED))
+        return {name: array.ravel().tolist() for name, array in tensors.items()}
+
+    def observe(
+        self,
+        proto: onnx.ModelProto,
+        names: Sequence[str],
+        *,
+        key: str,
+        turning: Collection[str] = (),
+        turns: Iterable[int] = (0,),
+    ) -> Iterator[dict[str, np.ndarray]]:
+        """Tensors in runs on synthetic data, in which only the nodes that they need run."""
+        whole = self.known_graph(proto)
+        part = upstream(proto, names)
+        graph = graph_of(part, whole.types)
+        weights, inputs = self.synthesised(part, graph, key, whole)
+        for turn in turns:
+            feeds = {n: make(turn if n in turning else 0) for n, (make, _) in inputs.items()}
+            tensors = {name: feeds[name] for name in names if name in feeds}
+            if part.graph.node:
+                results = self.run_once(part, graph, weights, feeds)
+                tensors |= dict(zip(graph.outputs, results, strict=True))
+            yield tensors
+
+    def synthesised(
+        self, proto: onnx.ModelProto, graph: Graph, key: str, whole: Graph | None = None
+    ) -> tuple[dict[str, np.ndarray], TensorInputs]:
+        """Synthetic weights by name, and inputs, for ``proto``, whose graph is a part of ``whole``.
+
+        Raises :class:`BackendError` for an input that is no tensor.
+        """
+        weights, makers = synthetic_data(self._pool, proto, graph, key, whole=whole)
+        return weights, {
+            name: (make, self.tensor_type(graph, name)) for name, make in makers.items()
+        }
+
+    def tensor_type(self, graph: Graph, name: str) -> TensorType:
+        """The type of the value ``name``; :class:`BackendError` if it is no tensor."""
+        type_ = graph.types.get(name)
+        if not isinstance(type_, TensorType):
+            raise BackendError(
+                f"{self.title} takes tensors alone: '{name}' is none; choose another --runtime"
+            )
+        return type_
+
+    def known_graph(self, proto: onnx.ModelProto) -> Graph:
+        """The graph of ``proto`` with the types that are known before anything runs."""
+        return graph_of(proto)
+
+    @abstractmethod
+    def run_once(
+        self,
+        proto: onnx.ModelProto,
+        graph: Graph,
+        weights: Mapping[str, np.ndarray],
+        feeds: Mapping[str, Any],
+    ) -> list[np.ndarray]:
+        """The outputs of one run of ``proto``, whose graph is known."""
+
+
+def results_of(loaded: LoadedTensors, graph: Graph) -> list[np.ndarray]:
+    """The outputs of a loaded model of ``graph`` after one run, in which all have own buffers."""
+    separate = Binding.separate(len(graph.inputs), len(graph.outputs))
+    bound = loaded.bind(separate, np.zeros(0, np.uint8))
+    bound.sample()
+    return bound.results()

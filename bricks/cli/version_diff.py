@@ -15,7 +15,7 @@ from bricks.sources import Unread
 
 if TYPE_CHECKING:
     from bricks.analysis.target_diff import TargetDiff
-    from bricks.backends.versions import RuntimeVersion
+    from bricks.backends.catalogue import RuntimeVersion
     from bricks.graph.model import Model
     from bricks.session.workspace import Workspace
 
@@ -25,7 +25,7 @@ def versions_of(old: str, new: str) -> tuple[RuntimeVersion, RuntimeVersion] | N
 
     Raises :class:`UsageError` for anything but two versions of one runtime.
     """
-    from bricks.backends.versions import RuntimeVersion
+    from bricks.backends.catalogue import RuntimeVersion
 
     named = [word for word in (old, new) if RuntimeVersion.named(word)]
     if not named:

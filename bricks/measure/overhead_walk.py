@@ -9,7 +9,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from bricks.backends.kernel_timing import launch_probe
-from bricks.backends.onnx_instruments.models import chain
+from bricks.backends.onnx_instruments import chain
 from bricks.measure.walk import Load, Walk, WalkStep
 from bricks.samples.call_overhead import DEVICE_PROBES, PHASE_PROBES, PROBES
 

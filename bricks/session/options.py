@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from bricks import backends
-from bricks.backends.versions import RuntimeVersion
+from bricks.backends.catalogue import RuntimeVersion
 from bricks.compose.schedule import Rule, anything
 from bricks.decompose.granularity import Granularity
 from bricks.errors import UsageError, suggestion
@@ -67,7 +67,7 @@ class Options:
     replace measuring a brick.
 
     ``version`` is another version of the runtime than the installed one, which
-    :class:`~bricks.backends.versions.RuntimeVersion` has installed.
+    :class:`~bricks.backends.catalogue.RuntimeVersion` has installed.
 
     With ``repeat_inputs``, all runs have the same inputs, which processors learn.
 

@@ -70,7 +70,7 @@ def _with_host(source: SourceTarget, target: MeasuredTarget) -> SourceTarget:
 @cache
 def kernel_features() -> dict[str, BrickFeatures]:
     """The features of the reference kernels that are a single node, by name."""
-    from bricks.backends.onnx_instruments.models import reference_kernels
+    from bricks.backends.onnx_instruments import reference_kernels
     from bricks.decompose.identity import Cutter
     from bricks.graph.view import graph_of
     from bricks.predict.features import extract_features

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bricks import backends
-from bricks.backends.capability import capability
-from bricks.backends.translating import ProgramTranslator, TranslatedProgram
+from bricks.backends.base import capability
+from bricks.backends.programs import ProgramTranslator, TranslatedProgram
 from bricks.decompose.build import build
 from bricks.errors import ModelError, UsageError
 from bricks.graph.form import ModelForm, form_of

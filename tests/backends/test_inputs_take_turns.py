@@ -16,11 +16,18 @@ from onnx import helper
 
 from bricks import Bench
 from bricks.backends.base import BindableModel, Binding, RotatingInputs
+from bricks.backends.input_values import (
+    ALL_ELEMENTS,
+    MOST_SETS,
+    Rotation,
+    Turns,
+    joined,
+    sets_in_turn,
+)
 from bricks.backends.instruments import NoPreparation
 from bricks.backends.onnxruntime.graphs import OnnxRuntimeGraphs
 from bricks.backends.onnxruntime.loaded import LoadedSession
 from bricks.backends.onnxruntime.synthetic_data import SyntheticData
-from bricks.backends.rotation import ALL_ELEMENTS, MOST_SETS, Rotation, Turns, joined, sets_in_turn
 from bricks.graph.model_metadata import SPECIFIED, note, noted_sketches
 from bricks.graph.sketch import COLUMNS, Sketch
 from bricks.graph.synthesis import Pool

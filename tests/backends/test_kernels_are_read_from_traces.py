@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bricks.backends.torch.devices.kernel_trace import kernels_by_annotation
+from bricks.backends.torch.trace.kernels import kernels_by_annotation
 from bricks.units.sample import Kernel
 
 

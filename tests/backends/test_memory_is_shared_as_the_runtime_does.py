@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from resident import peak_bytes, return_large
 from tiers import one_in
 
-from bricks.backends.onnxruntime.inplace import OVERWRITES, VIEWS
+from bricks.backends.onnxruntime.graphs import OVERWRITES, VIEWS
 
 # A megabyte can be distinguished from other memory of a run, sixteen are far from any doubt: other
 # tests leave memory in the process that comes and goes.

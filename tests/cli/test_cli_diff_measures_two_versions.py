@@ -10,8 +10,8 @@ from commands import CommandResult, Here, chain
 from factories import conv_net, save
 from refusals import refused
 
+from bricks.backends.catalogue import RuntimeVersion
 from bricks.backends.onnxruntime.oldest import OLDEST
-from bricks.backends.versions import RuntimeVersion
 from bricks.errors import UsageError
 from bricks.system.version_environments import nearest
 

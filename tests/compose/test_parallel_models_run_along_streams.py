@@ -153,7 +153,7 @@ from factories import branches
 
 from bricks import BackendError
 from bricks.backends import create
-from bricks.backends.onnxruntime.parallel import create_parallel_session
+from bricks.backends.onnxruntime.sessions import create_parallel_session
 from bricks.backends.onnxruntime.sessions import session_options
 
 proto = branches(width=2)

@@ -5,7 +5,7 @@ import pytest
 from graphs import FLOATS, Maker
 from onnx import TensorProto, helper
 
-from bricks.backends.onnxruntime.inplace import in_place_values
+from bricks.backends.onnxruntime.graphs import in_place_values
 from bricks.graph.tensor import TensorType
 
 FLAT = TensorType("FLOAT", (16,))

@@ -5,7 +5,7 @@ import onnx
 from factories import constant, model, node, save, value
 from onnx import numpy_helper
 
-from bricks.backends.onnxruntime.surrogate_weights import SurrogateWeights
+from bricks.backends.onnxruntime.synthetic_data import SurrogateWeights
 from bricks.graph.payload import is_referenced
 from bricks.graph.synthesis import Pool
 from bricks.reading.read import read_model

@@ -18,10 +18,9 @@ from tiers import slow_but
 from unusual import nested_control_flow, scan
 
 import bricks
-from bricks.backends.base import NodeEvent, Profiler
-from bricks.backends.capability import capability
+from bricks.backends.base import NodeEvent, Profiler, capability
 from bricks.backends.fake.backend import CALL_OVERHEAD_S, PROFILING_S, FakeBackend, node_latency_s
-from bricks.backends.onnxruntime.profile import ProfiledSession
+from bricks.backends.onnxruntime.loaded import ProfiledSession
 from bricks.errors import BackendError
 from bricks.measure.worker import profiling
 from bricks.measure.worker.profiling import typical_run

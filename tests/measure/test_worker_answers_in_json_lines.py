@@ -17,7 +17,7 @@ from fork_server import children
 from refusals import refused
 
 from bricks.backends.fake.backend import FakeBackend
-from bricks.backends.filling import filled
+from bricks.backends.input_values import filled
 from bricks.errors import WorkerError
 from bricks.measure import worker_process
 from bricks.measure.protocol.graphs import ReadExecuted

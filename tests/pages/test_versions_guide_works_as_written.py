@@ -18,7 +18,7 @@ from bricks.analysis.significance import (
     LogRatio,
     judge,
 )
-from bricks.backends.versions import RuntimeVersion
+from bricks.backends.catalogue import RuntimeVersion
 from bricks.cli.main import run
 from bricks.units.interval import Interval
 

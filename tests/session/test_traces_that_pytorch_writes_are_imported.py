@@ -96,7 +96,7 @@ def test_a_trace_without_shapes_is_refused(bench: Bench, tmp_path: Path) -> None
 
 
 def test_signatures_are_those_of_the_pinned_version(tmp_path: Path) -> None:
-    from bricks.backends.torch.kineto.signatures import signatures
+    from bricks.backends.torch.trace.signatures import signatures
 
     convolution = signatures()["aten::convolution"][""]
     assert not convolution.composite and len(convolution.parameters) == 9

@@ -9,15 +9,15 @@ from pathlib import Path
 from simulated_gpu import SIMULATED
 from simulated_gpu.device import SimulatedGpu
 
-from bricks.backends.torch.devices.cuda import CudaDevice
-from bricks.backends.torch.portable import runtime
+from bricks.backends.torch import portable_runtime
+from bricks.backends.torch.device import CudaDevice
 from bricks.suite.portable.runner.options import RunOptions
 from bricks.suite.portable.runner.suite_data import SuiteData
 from bricks.suite.portable.runner.suite_run import SuiteRun
 from bricks.system.accelerator import Accelerator
 
 
-class SimulatedRuntime(runtime.TorchRuntime):
+class SimulatedRuntime(portable_runtime.TorchRuntime):
     """PyTorch on a host with a simulated GPU, which launches nothing on its own."""
 
     def has_gpu(self) -> bool:

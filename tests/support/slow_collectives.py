@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bricks.backends.fake.collectives import FakeCollectives
+from bricks.backends.fake.backend import FakeCollectives
 from bricks.measure.worker import loop
 
 

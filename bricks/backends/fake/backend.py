@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -43,11 +43,9 @@ from bricks.backends.base import (
     SizeLoader,
     StandaloneLoader,
 )
-from bricks.backends.fake.collectives import PATTERN, FakeCollectives
-from bricks.backends.fake.instruments import FakeInstruments
-from bricks.backends.instruments import Instrumented
-from bricks.backends.onnx_instruments.models import KERNEL
-from bricks.backends.ranks import Communicator
+from bricks.backends.instruments import Instrumented, Instruments
+from bricks.backends.onnx_instruments import KERNEL
+from bricks.backends.ranks import CollectiveTimes, Communicator
 from bricks.decompose.identity import Cutter
 from bricks.errors import BackendError
 from bricks.graph.payload import is_referenced
@@ -57,6 +55,7 @@ from bricks.system.host_conditions import KERNELS
 from bricks.units.sample import Sample
 
 if TYPE_CHECKING:
+    from bricks.backends.base import BoundModel
     from bricks.graph.containers import ValueType
     from bricks.graph.graph import Graph
 
@@ -363,3 +362,60 @@ def _fault(graph: Graph) -> str | None:
     return next(
         (fault for ops, fault in faults.items() if present.issuperset(ops.split("+"))), None
     )
+
+
+# The latency of a read.
+READ_S = 2e-6
+
+
+class FakeInstruments(Instruments):
+    """Instruments with fixed latencies; ``bound`` makes a model of a latency in seconds."""
+
+    def __init__(self, bound: Callable[[float], BoundModel]) -> None:
+        self._bound = bound
+
+    def eviction_read(self, memory: np.ndarray) -> BoundModel:
+        """A model that reads nothing."""
+        return self._bound(READ_S)
+
+
+LATENCY_S, BYTES_PER_S, UNIT_S, SLOWDOWN = 50e-6, 1e9, 4e-4, 2.0
+
+# Messages that follow each other, for each rank but one; each holds a rank's part of the tensor.
+_FACTORS = {"all_reduce": 2.0, "broadcast": 1.0, "all_gather": 1.0, "reduce_scatter": 1.0}
+# The relative deviations of samples, over and over.
+PATTERN = (0.0, 0.002, -0.002, 0.004, -0.004)
+
+
+class FakeCollectives:
+    """A rank that knows the number of ranks, and nothing else of them."""
+
+    def __init__(self) -> None:
+        self._ranks = 1
+        self._runs = count()
+
+    def open_store(self, address: str, timeout_s: float) -> int:
+        """A port that nothing listens on."""
+        return 1
+
+    def join(
+        self, rank: int, ranks: int, address: str, port: int, interface: str, timeout_s: float
+    ) -> None:
+        """Keep the number of ranks."""
+        self._ranks = ranks
+
+    def leave(self) -> None:
+        """Do nothing."""
+
+    def time(self, operation: str, num_bytes: int, passes: int, computing: bool) -> CollectiveTimes:
+        """Latencies by formula, which vary by a fixed pattern."""
+        messages = _FACTORS[operation] * (self._ranks - 1)
+        seconds = messages * (LATENCY_S + num_bytes / self._ranks / BYTES_PER_S)
+        factors = [1 + PATTERN[next(self._runs) % len(PATTERN)] for _ in range(passes)]
+        if not computing:
+            return CollectiveTimes(tuple(seconds * factor for factor in factors))
+        return CollectiveTimes(
+            tuple(seconds * SLOWDOWN * factor for factor in factors),
+            before_s=tuple(UNIT_S * factor for factor in factors),
+            during_s=tuple(UNIT_S * SLOWDOWN * factor for factor in factors),
+        )

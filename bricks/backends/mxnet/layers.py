@@ -1,6 +1,6 @@
 """Translations of layers with weights, pooling and normalisation.
 
-See :mod:`bricks.backends.mxnet.operators`.
+See :mod:`bricks.backends.mxnet.translate`.
 """
 
 from __future__ import annotations

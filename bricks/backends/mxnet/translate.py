@@ -17,8 +17,8 @@ import mxnet as mx
 import onnx
 from onnx import numpy_helper
 
-from bricks.backends.mxnet.node import SourceNode, Symbol
-from bricks.backends.mxnet.operators import OPERATORS
+from bricks.backends.mxnet import arrays, layers
+from bricks.backends.mxnet.node import OPERATORS, SourceNode, Symbol
 from bricks.backends.node_groups import Group, connected, convex
 from bricks.errors import BackendError, BricksError, first_line
 from bricks.graph.payload import is_referenced
@@ -181,3 +181,6 @@ def translated(doing: str) -> Iterator[None]:
         if "bad_alloc" in text or "Cannot allocate" in text or "allocate memory" in text:
             raise MemoryError(text) from exc
         raise BackendError(f"MXNet failed while {doing}: {text}") from exc
+
+
+__all__ = ["OPERATORS", "arrays", "elements", "layers"]

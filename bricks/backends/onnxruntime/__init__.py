@@ -31,18 +31,18 @@ _BLOCKED = frozenset(
 class OnnxRuntimeOffer(Offer, Quantiser, Portable):
     """ONNX Runtime as it is installed in the environment of bricks."""
 
-    runner: ClassVar[str] = "bricks.backends.onnxruntime.portable.runtime:OnnxRuntimeRuntime"
+    runner: ClassVar[str] = "bricks.backends.onnxruntime.portable_runtime:OnnxRuntimeRuntime"
 
     def piece(self, proto: onnx.ModelProto) -> Mapping[str, Any]:
         """Return a brick as JSON."""
-        from bricks.backends.onnxruntime.portable.pieces import piece_of
+        from bricks.backends.onnxruntime.pieces import piece_of
 
         return piece_of(proto)
 
     def instruments(self, chains: Mapping[str, int]) -> Mapping[str, Any]:
         """Return the reference kernel of exchange, and chains of trivial nodes."""
-        from bricks.backends.onnx_instruments.models import chain, reference_kernels
-        from bricks.backends.onnxruntime.portable.pieces import piece_of
+        from bricks.backends.onnx_instruments import chain, reference_kernels
+        from bricks.backends.onnxruntime.pieces import piece_of
 
         probes = {key: piece_of(chain(length)) for key, length in chains.items()}
         return {"reference": piece_of(reference_kernels()["exchange"]), "probes": probes}

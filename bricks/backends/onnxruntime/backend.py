@@ -18,15 +18,24 @@ import numpy as np
 import onnxruntime as ort
 
 from bricks.backends.base import Binding, Profiler, SizeLoader, StandaloneLoader, TextGenerator
-from bricks.backends.onnxruntime.generating import GeneratingSession
 from bricks.backends.onnxruntime.graphs import OnnxRuntimeGraphs
-from bricks.backends.onnxruntime.loaded import BoundSession, LoadedSession
+from bricks.backends.onnxruntime.loaded import (
+    BoundSession,
+    GeneratingSession,
+    LoadedSession,
+    ProfiledSession,
+    StandaloneSession,
+    profiling,
+    write_standalone,
+)
 from bricks.backends.onnxruntime.oldest import OLDEST
 from bricks.backends.onnxruntime.optimized import save_optimized
-from bricks.backends.onnxruntime.parallel import create_parallel_session
-from bricks.backends.onnxruntime.profile import ProfiledSession, profiling
-from bricks.backends.onnxruntime.sessions import ALL, create_session, default_options
-from bricks.backends.onnxruntime.standalone import StandaloneSession, write_standalone
+from bricks.backends.onnxruntime.sessions import (
+    ALL,
+    create_parallel_session,
+    create_session,
+    default_options,
+)
 from bricks.errors import BackendError
 from bricks.graph.view import graph_of, without_shapes
 from bricks.operators.dependence import data_decides

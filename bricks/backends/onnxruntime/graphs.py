@@ -5,37 +5,39 @@ Must not know how sessions are timed.
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import onnx
+from onnx import numpy_helper
 
 from bricks.backends.base import Evaluator, ExecutedGraph, ValueObserver, WeightObserver
-from bricks.backends.onnxruntime.inplace import in_place_values
-from bricks.backends.onnxruntime.misinferred import corrected_types
 from bricks.backends.onnxruntime.optimized import (
     inferred_types,
     save_optimized,
     save_with_weights,
 )
-from bricks.backends.onnxruntime.rewriting import rewritten_bytes
 from bricks.backends.onnxruntime.sessions import NONE, create_session, session_options
-from bricks.backends.onnxruntime.surrogate_weights import SurrogateWeights
-from bricks.backends.onnxruntime.synthetic_data import SyntheticData
+from bricks.backends.onnxruntime.synthetic_data import SurrogateWeights, SyntheticData
 from bricks.backends.onnxruntime.values import run, translated, type_of_value
 from bricks.backends.synthetic_data import OBSERVED
+from bricks.graph.model_metadata import known_values
 from bricks.graph.payload import is_referenced, read_inline
 from bricks.graph.sketch import SIGNS
 from bricks.graph.synthesis import Pool
 from bricks.graph.tensor import TensorType
+from bricks.graph.topology import captured, default_domain, used_values
 from bricks.graph.view import graph_of, upstream, without_values
+from bricks.operators.integer_ranges import integer_ranges
 
 if TYPE_CHECKING:
-    import numpy as np
     import onnxruntime as ort
 
     from bricks.graph.containers import ValueType
+    from bricks.graph.graph import Graph
 
 # On values of random signs, PRelu takes five times as long as on positive values.
 _BRANCHING = frozenset(("PRelu", "Shrink"))
@@ -183,3 +185,141 @@ class OnnxRuntimeGraphs(Evaluator, ValueObserver, WeightObserver):
                     value = results[output.name]
                     observed.append((output.name, (value, type_of_value(value, output.type))))
             yield iter(observed)
+
+
+# Inputs and outputs of the runtime's GroupQueryAttention.
+_OPERATOR, _PAST, _TOTAL, _PRESENT = "GroupQueryAttention", 3, 6, (1, 2)
+
+
+def corrected_types(
+    proto: onnx.ModelProto, graph: Graph, types: Mapping[str, ValueType]
+) -> dict[str, ValueType]:
+    """The real types of values of ``graph``, a view of ``proto``, where ``types`` are wrong."""
+    corrected: dict[str, ValueType] = {}
+    for node in graph.nodes:
+        if node.op_type != _OPERATOR or len(node.input) <= _TOTAL:
+            continue
+        past, total = types.get(node.input[_PAST]), _number(proto, graph, node.input[_TOTAL])
+        if not isinstance(past, TensorType) or total is None or total <= past.shape[2]:
+            continue
+        shape = (*past.shape[:2], total, *past.shape[3:])
+        names = (node.output[i] for i in _PRESENT if i < len(node.output) and node.output[i])
+        corrected.update((name, TensorType(past.dtype, shape)) for name in names)
+    return corrected
+
+
+def _number(proto: onnx.ModelProto, graph: Graph, name: str) -> int | None:
+    """The integer ``name`` in a run; None if it is not known before."""
+    fixed: dict[str, Any] = known_values(proto)
+    if name in fixed:
+        return int(np.ravel(fixed[name])[0])
+    tensor = graph.initializers.get(name)
+    if tensor is not None and not is_referenced(tensor):
+        return int(numpy_helper.to_array(tensor).reshape(-1)[0])
+    if name not in graph.inputs:
+        return None
+    range_ = integer_ranges(graph, [name]).get(name)
+    return range_.low if range_ is not None and range_.high - range_.low == 1 else None
+
+
+def rewritten_bytes(graph: Graph) -> int:
+    """Bytes of the weights of ``graph``, a source graph, that fusions rewrite."""
+    readers: dict[str, list[onnx.NodeProto]] = defaultdict(list)
+    for node in graph.nodes:
+        for name in used_values(node):
+            readers[name].append(node)
+    total = 0
+    for node in graph.nodes:
+        if default_domain(node.domain) or node.op_type not in ("Conv", "ConvTranspose"):
+            continue
+        weight, result = node.input[1], node.output[0]
+        if weight not in graph.initializers or result in graph.outputs:
+            continue
+        after = readers[result]
+        if len(after) == 1 and _folds(after[0], node, graph):
+            total += graph.types[weight].size_bytes
+    return total
+
+
+def _folds(after: onnx.NodeProto, node: onnx.NodeProto, graph: Graph) -> bool:
+    """Whether ``after``, the only reader of ``node``, becomes a part of it."""
+    if default_domain(after.domain):
+        return False
+    if after.op_type == "BatchNormalization":
+        return all(name in graph.initializers for name in after.input[1:])
+    scale = after.input[1] if len(after.input) > 1 else ""
+    return after.op_type == "Mul" and node.op_type == "Conv" and scale in graph.initializers
+
+
+# Operators, with their domain, whose first output is a view of the first input.
+VIEWS = frozenset(("", op) for op in ("Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"))
+# The inputs that the first output may overwrite; arithmetic (Add, Mul, Sqrt) overwrites none.
+_ELEMENTWISE = (
+    "Cast", "Celu", "Clip", "Elu", "HardSigmoid", "LeakyRelu", "LogSoftmax", "Relu",
+    "ScatterElements", "Selu", "Shrink", "Sigmoid", "Softmax", "Softplus", "Softsign", "Tanh",
+    "ThresholdedRelu", "Trilu",
+)  # fmt: skip
+OVERWRITES: dict[tuple[str, str], tuple[int, ...]] = {
+    **{("", op): (0,) for op in _ELEMENTWISE},
+    # The summand of a fused residual connection.
+    ("com.microsoft", "FusedConv"): (3,),
+    ("com.microsoft", "NhwcFusedConv"): (3,),
+    ("com.microsoft.nchwc", "Conv"): (3,),
+}
+
+
+def in_place_values(graph: Graph) -> dict[str, str]:
+    """A mapping of values to the values whose memory they reuse.
+
+    As the runtime's planner does, this counts, node by node in execution order, the remaining
+    readers of each buffer, summed over the values that share it.
+    """
+    readers = Counter(name for node in graph.nodes for name in _reads(node))
+    # The caller owns the memory of inputs and outputs, and weights must persist.
+    fixed = {*graph.inputs, *graph.outputs, *graph.initializers}
+    owner: dict[str, str] = {}  # values by the first value that had their memory
+    shared = {}
+    for node in graph.nodes:
+        output = node.output[0] if node.output else ""
+        source = _source(node, graph, fixed, readers, owner) if output not in fixed else ""
+        if output and source:
+            shared[output] = source
+            owner[output] = owner.get(source, source)
+            readers[owner[output]] += readers[output]
+        for name in _reads(node):
+            readers[owner.get(name, name)] -= 1
+    return shared
+
+
+def _reads(node: onnx.NodeProto) -> Iterator[str]:
+    """The values that ``node`` reads, once per port, since the planner counts ports."""
+    yield from (name for name in node.input if name)
+    yield from captured(node)
+
+
+def _source(
+    node: onnx.NodeProto,
+    graph: Graph,
+    fixed: set[str],
+    readers: Counter[str],
+    owner: dict[str, str],
+) -> str:
+    """The input whose memory the first output of ``node`` reuses; empty if there is none."""
+    kind = (default_domain(node.domain), node.op_type)
+    view = kind in VIEWS
+    for position in (0,) if view else OVERWRITES.get(kind, ()):
+        source = node.input[position] if position < len(node.input) else ""
+        if not source or source in fixed:
+            continue
+        before, after = graph.types[source], graph.types[node.output[0]]
+        if not _same_size(before, after):
+            continue
+        if view or readers[owner.get(source, source)] == 1:
+            return source
+    return ""
+
+
+def _same_size(before: ValueType, after: ValueType) -> bool:
+    tensors = isinstance(before, TensorType) and isinstance(after, TensorType)
+    known = tensors and "STRING" not in (before.dtype, after.dtype)
+    return known and before.size_bytes == after.size_bytes

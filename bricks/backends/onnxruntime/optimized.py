@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import numpy as np
     import onnxruntime as ort
 
-    from bricks.backends.onnxruntime.surrogate_weights import SurrogateWeights
+    from bricks.backends.onnxruntime.synthetic_data import SurrogateWeights
     from bricks.graph.containers import ValueType
 
 # Smaller constants stay inside the optimised model with values: they may be steering values.

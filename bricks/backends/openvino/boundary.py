@@ -19,7 +19,7 @@ import numpy as np
 import openvino as ov
 from openvino import opset13 as ops
 
-from bricks.backends.openvino.compiling import translated
+from bricks.backends.openvino.compiled import translated
 from bricks.errors import BackendError
 
 # OpenVINO's names of layouts with the channels last, by rank.

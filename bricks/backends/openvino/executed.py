@@ -14,8 +14,6 @@ import numpy as np
 
 from bricks.backends.base import ExecutedGraph
 from bricks.backends.openvino import grouping
-from bricks.backends.openvino.batch import kernels_of_each
-from bricks.backends.openvino.bfloat16 import BFLOAT16, with_bfloat16_casts
 from bricks.backends.openvino.execution import (
     CONSTANT_NODES,
     CompiledKernel,
@@ -30,13 +28,16 @@ from bricks.backends.openvino.folding import (
     uniform_values,
     with_constant_nodes,
 )
-from bricks.backends.openvino.grouping import Execution
-from bricks.backends.openvino.merging import GroupedModel, Merging
-from bricks.backends.openvino.precision import as_float32, in_float32
-from bricks.backends.openvino.quantisation import (
+from bricks.backends.openvino.grouping import Execution, GroupedModel, Merging
+from bricks.backends.openvino.parts import kernels_of_each
+from bricks.backends.openvino.precision import (
+    BFLOAT16,
+    as_float32,
     dequantised_by_readers,
     has_dequantised_activations,
+    in_float32,
     passed_as_floats,
+    with_bfloat16_casts,
 )
 from bricks.backends.openvino.rule import RULE
 from bricks.decompose.identity import Cutter

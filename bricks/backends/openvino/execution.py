@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import onnx
 
 from bricks.backends.openvino.boundary import ADAPTER
-from bricks.backends.openvino.compiling import translated
+from bricks.backends.openvino.compiled import translated
 from bricks.graph.tensor import TensorType
 from bricks.graph.topology import captured, renamed
 

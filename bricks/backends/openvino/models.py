@@ -17,11 +17,9 @@ from bricks.backends.openvino.boundary import (
     to_channels_last,
     with_model_layouts,
 )
-from bricks.backends.openvino.compiling import Compiler
-from bricks.backends.openvino.loaded import LoadedModel, Ports
-from bricks.backends.openvino.quantisation import with_fake_quantised_inputs
-from bricks.backends.synthetic_data import OBSERVED
-from bricks.backends.tensor_runtime import TensorInputs, TensorRuntime, results_of
+from bricks.backends.openvino.compiled import Compiler, LoadedModel, Ports
+from bricks.backends.openvino.precision import with_fake_quantised_inputs
+from bricks.backends.synthetic_data import OBSERVED, TensorInputs, TensorRuntime, results_of
 from bricks.decompose.identity import is_brick
 from bricks.errors import BackendError
 from bricks.graph.model_metadata import noted_layouts, runtime_value, steering_values_of

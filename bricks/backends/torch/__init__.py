@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from bricks.backends.decoders import DecoderWriter
 from bricks.backends.offer import BackendInfo, Counterparts, Offer, locked_environment, unimportable
 from bricks.backends.portable import Portable
-from bricks.backends.translating import ProgramTranslator, TranslatedProgram
+from bricks.backends.programs import DecoderWriter, ProgramTranslator, TranslatedProgram
 from bricks.backends.users_python import VARIABLE
 from bricks.errors import BackendError
 from bricks.graph.form import ModelForm
@@ -64,7 +63,7 @@ class TorchOffer(Offer, ProgramTranslator, DecoderWriter, Portable):
     compiled: bool
     device: str = CPU
 
-    runner: ClassVar[str] = "bricks.backends.torch.portable.runtime:TorchRuntime"
+    runner: ClassVar[str] = "bricks.backends.torch.portable_runtime:TorchRuntime"
     modules: ClassVar[Sequence[str]] = ("bricks.system.nvidia",)
     providers: ClassVar[Sequence[str]] = (CUDA,)
 
@@ -148,7 +147,7 @@ class TorchOffer(Offer, ProgramTranslator, DecoderWriter, Portable):
 
         if self.device == CPU:
             return TorchBackend(self.name, threads=threads, seed=seed, compiled=self.compiled)
-        from bricks.backends.torch.devices.cuda import CudaDevice
+        from bricks.backends.torch.device import CudaDevice
         from bricks.backends.torch.gpu_backend import TorchGpuBackend
 
         return TorchGpuBackend(
@@ -157,7 +156,7 @@ class TorchOffer(Offer, ProgramTranslator, DecoderWriter, Portable):
 
     def piece(self, proto: onnx.ModelProto) -> Mapping[str, Any]:
         """Return a brick as JSON; compiled kernels do not travel."""
-        from bricks.backends.torch.portable.pieces import piece_of
+        from bricks.backends.torch.cut import piece_of
 
         return piece_of(proto)
 
@@ -192,7 +191,7 @@ class TorchOffer(Offer, ProgramTranslator, DecoderWriter, Portable):
 
     def trace_format(self) -> TraceFormat | None:
         """Return Kineto's; traces of compiled code do not tell its kernels' arguments."""
-        from bricks.backends.torch.kineto import Kineto  # slow import
+        from bricks.backends.torch.trace import Kineto  # slow import
 
         return None if self.compiled else Kineto()
 

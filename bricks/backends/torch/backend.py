@@ -25,23 +25,29 @@ from bricks.backends.programs import (
     Trainer,
 )
 from bricks.backends.ranks import Communicator, DistributedTrainer
-from bricks.backends.torch.devices.device import PROCESSOR, Device
-from bricks.backends.torch.double import ProgramInDouble
+from bricks.backends.torch.cut import deciding_values, recipes_of
+from bricks.backends.torch.device import PROCESSOR, Device
 from bricks.backends.torch.entry import users_errors
-from bricks.backends.torch.gradients import gradients
-from bricks.backends.torch.input_recipes import deciding_values, recipes_of
-from bricks.backends.torch.instruments import ProbeModel, TorchInstruments, is_probe_model
-from bricks.backends.torch.item_orders import item_orders
-from bricks.backends.torch.probe import PhaseProbe, phase_probes, probed
-from bricks.backends.torch.profile import ProfiledSteps
-from bricks.backends.torch.real_step import RealStep
-from bricks.backends.torch.recording import WARM_UP, record
-from bricks.backends.torch.replay import LoadedCalls, TensorHandles, replayed
-from bricks.backends.torch.replicated import replicated_steps
-from bricks.backends.torch.training import ProgramTraining
-from bricks.backends.torch.trajectories import trajectories
-from bricks.backends.torch.user_programs import UserPrograms
-from bricks.backends.torch.whole_programs import LoadedProgram, StandaloneProgram
+from bricks.backends.torch.record import WARM_UP, record
+from bricks.backends.torch.run.distributed import replicated_steps
+from bricks.backends.torch.run.double_precision import ProgramInDouble, gradients
+from bricks.backends.torch.run.probes import (
+    PhaseProbe,
+    ProbeModel,
+    TorchInstruments,
+    is_probe_model,
+    phase_probes,
+    probed,
+)
+from bricks.backends.torch.run.replay import LoadedCalls, RealStep, TensorHandles, replayed
+from bricks.backends.torch.run.training import ProgramTraining
+from bricks.backends.torch.run.training_checks import item_orders, trajectories
+from bricks.backends.torch.run.whole_programs import (
+    LoadedProgram,
+    ProfiledSteps,
+    StandaloneProgram,
+    UserPrograms,
+)
 from bricks.errors import BackendError
 from bricks.graph.form import ModelForm, form_of
 from bricks.graph.program import origin_of
@@ -51,9 +57,8 @@ from bricks.graph.view import graph_of
 if TYPE_CHECKING:
     import onnx
 
-    from bricks.backends.torch.collectives import TorchCollectives
-    from bricks.backends.torch.distributed_step import TorchDistributedStep
-    from bricks.backends.torch.phase_probes import PhaseProbes
+    from bricks.backends.torch.run.distributed import TorchCollectives, TorchDistributedStep
+    from bricks.backends.torch.run.tiny_programs import PhaseProbes
     from bricks.backends.training_checks import (
         GradientDeviations,
         ItemOrders,
@@ -99,7 +104,7 @@ class TorchBackend(
         self._seed, self._compiled, self._device = seed, compiled, device
         self._programs = UserPrograms(name, seed, compiled=compiled, device=device)
         if compiled:
-            from bricks.backends.torch.kernels import inductor  # slow import
+            from bricks.backends.torch.compiled_kernels import inductor  # slow import
 
             inductor()
         self._handles: TensorHandles = {}
@@ -137,25 +142,25 @@ class TorchBackend(
         return StandaloneProgram(lambda: self._programs.of(proto))
 
     def training(self, program: SeededProgram) -> ProgramTraining:
-        """Return a training of the user's program; see :mod:`bricks.backends.torch.training`."""
+        """Return a training of the user's program; see :mod:`bricks.backends.torch.run.training`."""
         folder = self._programs.folder(program)
         return ProgramTraining(lambda: self._programs.made(program), folder, program.seed)
 
     def gradients(self, program: SeededProgram) -> GradientDeviations:
-        """Compare gradients with differences; see :mod:`bricks.backends.torch.gradients`."""
+        """Compare gradients with differences; see :mod:`bricks.backends.torch.run.double_precision`."""
         return gradients(self._programs.trainable(program), program.seed)
 
     def trajectories(self, program: SeededProgram, steps: int) -> OptimizerTrajectories:
-        """Trace its optimiser; see :mod:`bricks.backends.torch.trajectories`."""
+        """Trace its optimiser; see :mod:`bricks.backends.torch.run.training_checks`."""
         return trajectories(self._programs.trainable(program), steps)
 
     def item_orders(self, program: SeededProgram, epochs: int) -> ItemOrders:
-        """Trace the order of its data; see :mod:`bricks.backends.torch.item_orders`."""
+        """Trace the order of its data; see :mod:`bricks.backends.torch.run.training_checks`."""
         return item_orders(self._programs.trainable(program), epochs)
 
     def collectives(self) -> TorchCollectives:
-        """Return this process as a rank; see :mod:`bricks.backends.torch.collectives`."""
-        from bricks.backends.torch.collectives import TorchCollectives
+        """Return this process as a rank; see :mod:`bricks.backends.torch.run.distributed`."""
+        from bricks.backends.torch.run.distributed import TorchCollectives
 
         return TorchCollectives()
 
@@ -167,8 +172,8 @@ class TorchBackend(
         bucket_cap_mb: float | None,
         accumulation: int,
     ) -> TorchDistributedStep:
-        """Return the program in this rank; see :mod:`bricks.backends.torch.distributed_step`."""
-        from bricks.backends.torch.distributed_step import TorchDistributedStep
+        """Return the program in this rank; see :mod:`bricks.backends.torch.run.distributed`."""
+        from bricks.backends.torch.run.distributed import TorchDistributedStep
 
         torch.manual_seed(program.seed)
         return TorchDistributedStep(

@@ -25,7 +25,7 @@ from typing import Any, cast
 
 import torch
 
-from bricks.backends.torch.devices.device import PROCESSOR, Device
+from bricks.backends.torch.device import PROCESSOR, Device
 from bricks.backends.users_python import OWN, VARIABLE
 from bricks.errors import BackendError, first_line
 from bricks.graph.program_phases import BACKWARD, FORWARD, INFERENCE, OPTIMIZER, TRAINING

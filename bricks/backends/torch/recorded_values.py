@@ -6,20 +6,46 @@ Must not know which calls make values.
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import onnx
 import torch
 from onnx import TensorProto, helper
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from bricks.backends.torch.call_arguments import storage_key
-from bricks.backends.torch.values import ONNX_DTYPES
+from bricks.backends.torch.call_data import GENERATOR, GET_STATE
+from bricks.backends.torch.calls import storage_key
+from bricks.backends.torch.cut import bounds_of, tensor_types
+from bricks.backends.torch.synthetic_tensors import fill, numbers_of
 from bricks.errors import BackendError
-from bricks.graph.program import TORCH_DTYPES
+from bricks.graph.program import PHASE, TORCH_DTYPES, Call, ModuleTensors
+from bricks.graph.program_phases import BUFFERS, INPUTS, OPTIMIZER, PARAMETERS
+from bricks.graph.sketch import Sketch
+from bricks.graph.tensor import TensorType
+from bricks.graph.view import graph_of
+from bricks.operators.dependence import dependent_arguments
+from bricks.operators.registry import operator_of
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from bricks.backends.torch.entry import Program
+
+# The names of element types in ONNX.
+ONNX_DTYPES = {getattr(torch, name): dtype for dtype, name in TORCH_DTYPES.items()}
+
+
+def synthetic(type_: TensorType, bound: int | None) -> np.ndarray:
+    """Return an array of the values that :func:`fill` writes to a tensor of a type."""
+    made = torch.empty(type_.shape, dtype=getattr(torch, TORCH_DTYPES[type_.dtype]))
+    fill(made, torch.Generator().manual_seed(0), bound)
+    return numbers_of(made)
+
 
 # Results smaller than this stay in the caches.
 _LARGE_BYTES = 1 << 16
@@ -187,3 +213,146 @@ def _weight(info: onnx.ValueInfoProto) -> TensorProto:
     weight.data_location = TensorProto.EXTERNAL
     weight.external_data.add(key="location", value="weights")
     return weight
+
+
+def program_tensors(program: Program) -> dict[str, dict[str, torch.Tensor]]:
+    """Return the tensors that live between steps, by role and name."""
+    parameters = dict(program.module.named_parameters())
+    title = {id(tensor): name for name, tensor in parameters.items()}
+    state: dict[str, torch.Tensor] = {}
+    if program.optimizer is not None:
+        for tensor, values in program.optimizer.state.items():
+            owner = title.get(id(tensor), "parameter")
+            state |= {f"{owner}.{k}": v for k, v in values.items() if isinstance(v, torch.Tensor)}
+    return {
+        INPUTS: {f"input{number}": tensor for number, tensor in enumerate(program.inputs)},
+        PARAMETERS: parameters,
+        BUFFERS: dict(program.module.named_buffers()),
+        OPTIMIZER: state,
+    }
+
+
+def sizes_bytes(tensors: Mapping[str, Mapping[str, torch.Tensor]]) -> dict[str, int]:
+    """Return the bytes of storages by role; a shared storage counts once."""
+    seen: set[int] = set()
+    sizes = {}
+    for role, named in tensors.items():
+        new = {
+            storage_key(t): t.untyped_storage().nbytes()
+            for t in named.values()
+            if storage_key(t) not in seen
+        }
+        seen |= new.keys()
+        sizes[role] = sum(new.values())
+    return sizes
+
+
+def module_tensors(module: torch.nn.Module, gradients: Mapping[str, str]) -> ModuleTensors:
+    """Return the facts of ``module``; ``gradients`` are values by parameter, empty for none."""
+    buffers: Counter[str] = Counter()
+    for buffer in module.buffers():
+        buffers[TORCH_DTYPES[ONNX_DTYPES[buffer.dtype]]] += buffer.nbytes
+    return ModuleTensors([(name, bool(value)) for name, value in gradients.items()], buffers)
+
+
+class SketchedValues:
+    """Collects sketches of values, by their names."""
+
+    def __init__(self) -> None:
+        self._facts: dict[str, frozenset[str]] = {}
+        self._sketches: dict[str, Sketch] = {}
+
+    def read_by(self, node: onnx.NodeProto, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Sketch the inputs of a call before it runs; ``tensors`` are its inputs by name."""
+        if not operator_of(node).values:
+            return  # types take longer than this
+        types = {
+            name: TensorType(ONNX_DTYPES[t.dtype], tuple(t.shape)) for name, t in tensors.items()
+        }
+        for name, facts in dependent_arguments(node, types):
+            # A value has one sketch, of the features that count for any call.
+            known = self._facts.get(name, frozenset())
+            if not known.issuperset(facts):
+                self._facts[name] = known.union(facts)
+                self._sketches[name] = Sketch.of(numbers_of(tensors[name]), self._facts[name])
+
+    def unlike_synthetic(self, program: onnx.ModelProto) -> dict[str, Sketch]:
+        """Return the sketches that differ from the synthetic values of the program's bricks."""
+        types = tensor_types(graph_of(program).types)
+        bounds: dict[str, int] = {}
+        for node in program.graph.node:
+            bounds |= bounds_of(node, types)
+        unlike = {}
+        for name, sketch in self._sketches.items():
+            kept = sketch.differing_from(synthetic(types[name], bounds.get(name)))
+            if kept is not None:
+                unlike[name] = kept
+        return unlike
+
+
+@dataclass(slots=True)
+class GeneratorState:
+    """A state that the step was in ``after`` the call with this number; -1: when it began.
+
+    ``external`` states were made outside of the step. ``name`` is the recorded value of a restored
+    state, ``restored`` the number of the last call that restores it.
+    """
+
+    after: int = -1
+    external: bool = False
+    name: str = ""
+    restored: int = -1
+
+    @property
+    def saved(self) -> bool:
+        """Whether a call of the step saves the state."""
+        return bool(self.name) and not self.external
+
+
+class GeneratorStates:
+    """The states of PyTorch's default generator in a step, by their digests."""
+
+    def __init__(self) -> None:
+        self._latest = _digest(torch.get_rng_state())
+        self._states = {self._latest: GeneratorState()}
+
+    def note_drawn(self, call: int) -> None:
+        """Note the state after the call with this number, if the call has drawn numbers."""
+        digest = _digest(torch.get_rng_state())
+        if digest == self._latest:
+            return
+        self._latest = digest
+        if digest not in self._states or not self._states[digest].name:
+            self._states[digest] = GeneratorState(call)
+
+    def changed(self) -> GeneratorState | None:
+        """Return the state that the generator was put into since the last call; None if none."""
+        digest = _digest(torch.get_rng_state())
+        if digest == self._latest:
+            return None
+        self._latest = digest
+        return self._states.setdefault(digest, GeneratorState(external=True))
+
+    @property
+    def saved(self) -> list[GeneratorState]:
+        """The states that calls of the step save and restore."""
+        return [state for state in self._states.values() if state.saved]
+
+    def with_saves(self, calls: Sequence[onnx.NodeProto]) -> list[onnx.NodeProto]:
+        """Return ``calls`` with those that save a state, each after the call that leads to it."""
+        nodes = list(calls)
+        for state in sorted(self.saved, key=lambda each: -each.after):
+            nodes.insert(state.after + 1, _save(state.name, calls[max(0, state.after)]))
+        return nodes
+
+
+def _save(name: str, before: onnx.NodeProto) -> onnx.NodeProto:
+    """Return the call that saves a state as the value ``name``, in the phase of another call."""
+    phase = next(note.value for note in before.metadata_props if note.key == PHASE)
+    node = Call(GENERATOR, GET_STATE, ([], {})).node([], [name])
+    node.metadata_props.add(key=PHASE, value=phase)
+    return node
+
+
+def _digest(state: torch.Tensor) -> str:
+    return hashlib.sha256(state.numpy().tobytes()).hexdigest()

@@ -11,8 +11,8 @@ from pathlib import Path
 import onnx
 
 from bricks.backends.base import ExecutedGraph, ValueObserver
+from bricks.backends.input_values import Turns
 from bricks.backends.programs import ProgramSource, Recorder
-from bricks.backends.rotation import Turns
 from bricks.decompose.lowering import Contents, Lowering
 from bricks.graph.model import Model
 from bricks.graph.model_metadata import noted_sketches

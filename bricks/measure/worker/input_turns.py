@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from bricks.backends.base import Backend, ValueObserver
-from bricks.backends.rotation import Turns, sets_in_turn
+from bricks.backends.input_values import Turns, sets_in_turn
 from bricks.decompose.identity import is_brick
 from bricks.graph.loops import conditional_loops, first_output, with_iteration_counters
 from bricks.graph.view import graph_of

@@ -10,7 +10,7 @@ from contextlib import suppress
 import numpy as np
 
 from bricks.backends.base import Binding, BoundModel
-from bricks.backends.onnx_instruments.models import KERNEL, reference_kernels
+from bricks.backends.onnx_instruments import KERNEL, reference_kernels
 from bricks.errors import BackendError
 from bricks.measure.worker.cache_evictor import CacheEvictor
 from bricks.measure.worker.reference_kernels import ReferenceKernels

@@ -12,8 +12,8 @@ from pathlib import Path
 import onnx
 
 from bricks.backends.base import Backend, BindableModel, Binding, BoundModel, RotatingInputs
+from bricks.backends.input_values import Turns
 from bricks.backends.instruments import Preparation
-from bricks.backends.rotation import Turns
 from bricks.graph.loops import with_noted_iterations
 from bricks.graph.topology import all_nodes
 from bricks.graph.view import parse_model

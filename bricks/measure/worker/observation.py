@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 
 from bricks.backends.base import ExecutedGraph, ValueObserver, WeightObserver
-from bricks.backends.rotation import Turns, joined
+from bricks.backends.input_values import Turns, joined
 from bricks.decompose.lowering import UNKNOWN, Contents
 from bricks.graph.denormals import stored_sketch
 from bricks.graph.distributions import quantiles_of

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import onnx
 
 from bricks import backends
-from bricks.backends.capability import capability
+from bricks.backends.base import capability
 from bricks.backends.quantising import QuantisationMethod, Quantiser
 from bricks.backends.synthetic_data import synthetic_data
 from bricks.errors import BackendError

@@ -9,10 +9,9 @@ import gc
 import os
 
 from bricks import backends
-from bricks.backends.base import Backend
-from bricks.backends.capability import C, capability
+from bricks.backends.base import Backend, C, capability
 from bricks.backends.instruments import Instruments
-from bricks.backends.onnx_instruments.instruments import instruments_of
+from bricks.backends.onnx_instruments import instruments_of
 from bricks.errors import WorkerError
 from bricks.measure.protocol.process import BackendSettings, Hello, LimitMemory
 from bricks.measure.worker.process_limits import data_bytes, limit_memory

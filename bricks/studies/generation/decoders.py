@@ -16,8 +16,8 @@ from bricks.architectures.decoder import decoder_model
 from bricks.architectures.naming import architecture, nearest_name
 from bricks.architectures.published import PUBLISHED
 from bricks.architectures.tensor_parallel import part_of
-from bricks.backends.capability import capability
-from bricks.backends.decoders import DecoderWriter
+from bricks.backends.base import capability
+from bricks.backends.programs import DecoderWriter
 from bricks.errors import ModelError, UsageError
 from bricks.graph.decoder import Decoder, decoder_of
 from bricks.graph.model import Model

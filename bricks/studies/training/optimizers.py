@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bricks.backends.objectives import SHAPE, START, gradient
+from bricks.backends.training_checks import SHAPE, START, gradient
 
 Options = Mapping[str, Any]
 # The point after a step, from the point before it and its gradient.
@@ -189,7 +189,7 @@ def unknown_option(name: str, options: Options) -> str | None:
 def trajectory(name: str, options: Options, objective: str, scale: float, steps: int) -> np.ndarray:
     """The points after each of ``steps`` steps by the definition ``name``: shape (steps, 8).
 
-    ``objective`` and ``scale`` choose a function of :mod:`bricks.backends.objectives`.
+    ``objective`` and ``scale`` choose a function of :mod:`bricks.backends.training_checks`.
     """
     update = _REFERENCES[name][0](options)
     x = np.array(START)

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch.profiler import ProfilerActivity
 
-from bricks.backends.torch.devices.cuda import CudaDevice
+from bricks.backends.torch.device import CudaDevice
 from bricks.system.accelerator_state import AcceleratorState
 
 LATENCY_US, SLOWER = 8.0, 2.0

@@ -5,7 +5,7 @@ an attribute that PyTorch computes otherwise, raises an error that names it. Wri
 standard operators up to opset 22. Must not know graphs, weights or time.
 """
 
-from bricks.backends.torch.counterparts import arrays, elements, layers, recurrent, reductions
+from bricks.backends.torch.counterparts import arrays, elements, layers
 from bricks.backends.torch.counterparts.node import OPERATORS, TorchNode, Value
 
 __all__ = [

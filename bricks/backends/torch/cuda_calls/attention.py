@@ -5,17 +5,22 @@ Which kernel CUDA takes follows from type, mask and size of heads, as in PyTorch
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import Any
 
-from bricks.backends.torch.cuda_calls.attention_kernels import Attention, FusedAttention, kernel_for
-from bricks.backends.torch.cuda_calls.attention_math import Composed, composed
-from bricks.backends.torch.cuda_calls.issued import IssuedCall, Operand
-from bricks.backends.torch.cuda_calls.layouts import relayout
-from bricks.backends.torch.cuda_calls.listing import CallListing, carried
-
-if TYPE_CHECKING:
-    from bricks.backends.torch.cuda_calls.strides import Strides
+from bricks.backends.torch.cuda_calls.layers import dropped_share
+from bricks.backends.torch.cuda_calls.listing import (
+    CallListing,
+    IssuedCall,
+    Operand,
+    carried,
+    stretches,
+)
+from bricks.backends.torch.cuda_calls.strides import Strides, dense_like, expanded, relayout
+from bricks.graph.program import UNDEFINED, contiguous
 
 _FUSED = "_scaled_dot_product_flash_attention_for_cpu"
 
@@ -110,3 +115,307 @@ class _Replaced:
 def _detach(source: str, output: Operand) -> IssuedCall:
     read = Operand(source, 0, output.strides)
     return IssuedCall("detach", [read], (output.value,), shared={output.value: source})
+
+
+_FLAT = r"(?:clone _unsafe_view |view )"
+_PRODUCT = rf"expand {_FLAT}expand {_FLAT}bmm _unsafe_view "
+_FORWARD = (
+    r"mul\.Scalar (?:ones tril scalar_tensor scalar_tensor where\.self )?"
+    r"transpose\.int mul\.Scalar "
+    rf"{_PRODUCT}(?:add_?\.Tensor )?(?:_safe_softmax|_softmax) (?:detach )?"
+    rf"(?:empty_like bernoulli_\.float div_\.Scalar mul\.Tensor )?{_PRODUCT}"
+)
+_PRODUCT_BACKWARD = r"transpose\.int bmm transpose\.int bmm view view "
+_BACKWARD = (
+    rf"{_FLAT}{_PRODUCT_BACKWARD}(?:mul\.Tensor )?detach _softmax_backward_data {_FLAT}"
+    rf"{_PRODUCT_BACKWARD}mul\.Scalar transpose\.int mul\.Scalar "
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """An attention of single calls: their positions in the forward and backward pass.
+
+    ``gradient`` is that of the output, ``gradients`` are those of query, key and value.
+    """
+
+    attention: Attention
+    forward: range
+    backward: range | None
+    gradient: Operand | None
+    gradients: tuple[str, ...]
+
+
+def composed(listing: CallListing) -> Iterator[Composed]:
+    """Yield the attentions of a program that single calls compute, in order."""
+    calls = listing.calls
+    backwards = {_softmax_of(calls, span): span for span in stretches(_BACKWARD, calls)}
+    for forward in stretches(_FORWARD, calls):
+        attention = _attention_math(listing, calls[forward.start : forward.stop])
+        backward = backwards.get(_kept_softmax(calls, forward))
+        if backward is None and listing.training:
+            continue
+        found = _composed(calls, attention, forward, backward)
+        if _closed(calls, found):
+            yield found
+
+
+def _composed(
+    calls: list[IssuedCall], attention: Attention, forward: range, backward: range | None
+) -> Composed:
+    if backward is None:
+        return Composed(attention, forward, None, None, ())
+    span = calls[backward.start : backward.stop]
+    values = next(call for call in span if call.operator == "view" and call is not span[0])
+    gradients = (span[-1].outputs[0], span[-2].outputs[0], values.outputs[0])
+    return Composed(attention, forward, backward, span[0].positional[0], gradients)
+
+
+def _attention_math(listing: CallListing, span: list[IssuedCall]) -> Attention:
+    query = span[0].positional[0]
+    by_name = {call.name: call for call in span}
+    last_expand = [call for call in span if call.operator == "expand"][-1]
+    transposed = next(call for call in span if call.operator == "transpose.int")
+    key = transposed.positional[0]
+    causal = "tril" in by_name
+    added = next((call for call in span if call.operator in ("add.Tensor", "add_.Tensor")), None)
+    drawn = by_name.get("bernoulli_")
+    return Attention(
+        query, key, last_expand.positional[0],
+        None if causal or added is None else added.positional[1],
+        0.0 if drawn is None else dropped_share(drawn),
+        causal, _scale(listing, span[0], query), span[-1].outputs[0],
+    )  # fmt: skip
+
+
+def _scale(listing: CallListing, scaled: IssuedCall, query: Operand) -> float | None:
+    """The scale of scores, unless it is the usual one; query and key get its root each."""
+    scale = float(scaled.positional[1]) ** 2
+    usual = 1 / math.sqrt(listing.types[query.value].shape[-1])
+    return None if math.isclose(scale, usual, rel_tol=1e-9) else scale
+
+
+def _kept_softmax(calls: list[IssuedCall], forward: range) -> str:
+    """The value of the softmax as the backward pass reads it."""
+    softmax = next(at for at in forward if "softmax" in calls[at].operator)
+    following = calls[softmax + 1]
+    return (following if following.operator == "detach" else calls[softmax]).outputs[0]
+
+
+def _softmax_of(calls: list[IssuedCall], backward: range) -> str:
+    at = next(at for at in backward if calls[at].operator == "_softmax_backward_data")
+    value: str = calls[at - 1].positional[0].value
+    return value
+
+
+def _closed(calls: list[IssuedCall], found: Composed) -> bool:
+    """Whether nothing but the attention's own calls reads what is made in between."""
+    inside = {*found.forward, *(found.backward or ())}
+    results = {found.attention.output, *found.gradients}
+    made = {name for at in inside for name in calls[at].outputs} - results
+    return not any(
+        operand.value in made
+        for at, call in enumerate(calls)
+        if at not in inside
+        for operand in call.operands
+    )
+
+
+_HALF = ("FLOAT16", "BFLOAT16")
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """One scaled dot-product attention of (batch, heads, length, size) tensors.
+
+    ``mask`` is added to the scores, ``dropout`` a share; ``scale`` is None for the usual one.
+    """
+
+    query: Operand
+    key: Operand
+    value: Operand
+    mask: Operand | None
+    dropout: float
+    causal: bool
+    scale: float | None
+    output: str
+
+
+@dataclass(slots=True)
+class FusedAttention(ABC):
+    """A fused kernel; ``kept`` are values that its backward pass reads, by the output's name."""
+
+    listing: CallListing
+    kept: dict[str, tuple[Operand, ...]] = field(default_factory=dict)
+    masks: dict[str, Operand] = field(default_factory=dict)
+
+    @abstractmethod
+    def forward(self, attention: Attention) -> list[IssuedCall]:
+        """Return the calls of the forward pass."""
+
+    @abstractmethod
+    def backward(
+        self, attention: Attention, gradient: Operand, output: Operand, gradients: Sequence[str]
+    ) -> list[IssuedCall]:
+        """Return the calls that make the ``gradients`` of query, key and value."""
+
+    @abstractmethod
+    def strides(self, attention: Attention) -> dict[str, Strides]:
+        """Return the strides of the output."""
+
+    @abstractmethod
+    def gradient_strides(
+        self, attention: Attention, gradients: Sequence[str]
+    ) -> dict[str, Strides]:
+        """Return the strides of the gradients."""
+
+    def _shape(self, operand: Operand) -> tuple[int, ...]:
+        return self.listing.types[operand.value].shape
+
+    def _mask(self, attention: Attention) -> tuple[list[IssuedCall], Operand | None]:
+        """Calls that expand the mask to all scores, and the expanded mask."""
+        mask = attention.mask
+        if mask is None:
+            return [], None
+        *outer, rows, _ = self._shape(attention.query)
+        shape = (*outer, rows, self._shape(attention.key)[-2])
+        name = self.listing.new("expand", self.listing.types[mask.value].dtype, shape)
+        whole = Operand(name, 0, expanded(self._shape(mask), mask.strides, shape))
+        call = IssuedCall("expand", [mask, list(shape)], (name,), shared={name: mask.value})
+        self.masks[attention.output] = whole
+        return [call], whole
+
+    def _scalar(self, stem: str) -> Operand:
+        return Operand(self.listing.new(stem, "INT64", ()), 0, ())
+
+    def _sums(self, stem: str, shape: Sequence[int]) -> Operand:
+        return Operand(self.listing.new(stem, "FLOAT", shape), 0, contiguous(shape))
+
+
+def _optional(attention: Attention) -> list[Any]:
+    """The last arguments of a forward call, without those that have their defaults."""
+    if attention.causal:
+        return [attention.dropout, True]
+    return [attention.dropout] if attention.dropout else []
+
+
+def _named(attention: Attention) -> dict[str, Any]:
+    return {} if attention.scale is None else {"scale": attention.scale}
+
+
+class EfficientKernel(FusedAttention):
+    """Memory-efficient attention: any mask, float32 too; results are laid out by position."""
+
+    _NAME = "_scaled_dot_product_efficient_attention"
+    _ALIGNED = 32
+
+    def forward(self, attention: Attention) -> list[IssuedCall]:
+        """Return the calls of the forward pass."""
+        before, mask = self._mask(attention)
+        keep = self.listing.training
+        *outer, length, _ = self._shape(attention.query)
+        padded = -(-length // self._ALIGNED) * self._ALIGNED if keep else 0
+        sums = self._sums("logsumexp", (*outer, padded))
+        kept = (sums, self._scalar("seed"), self._scalar("offset"))
+        self.kept[attention.output] = kept
+        arguments: list[Any] = [attention.query, attention.key, attention.value, mask, keep]
+        outputs = (attention.output, *(operand.value for operand in kept))
+        arguments += _optional(attention)
+        return [*before, IssuedCall(self._NAME, arguments, outputs, _named(attention))]
+
+    def backward(
+        self, attention: Attention, gradient: Operand, output: Operand, gradients: Sequence[str]
+    ) -> list[IssuedCall]:
+        """Return the calls that make the ``gradients`` of query, key and value."""
+        arguments: list[Any] = [
+            gradient, attention.query, attention.key, attention.value,
+            self.masks.get(attention.output, UNDEFINED), output, *self.kept[attention.output],
+            attention.dropout, [True, True, True, False],
+        ]  # fmt: skip
+        if attention.causal:
+            arguments.append(True)
+        outputs = (*gradients, "")
+        return [IssuedCall(f"{self._NAME}_backward", arguments, outputs, _named(attention))]
+
+    def strides(self, attention: Attention) -> dict[str, Strides]:
+        """Return the strides of the output."""
+        return {attention.output: _by_position(self._shape(attention.query))}
+
+    def gradient_strides(
+        self, attention: Attention, gradients: Sequence[str]
+    ) -> dict[str, Strides]:
+        """Return the strides of the gradients."""
+        operands = (attention.query, attention.key, attention.value)
+        return {
+            name: _by_position(self._shape(operand))
+            for name, operand in zip(gradients, operands, strict=True)
+        }
+
+
+class CudnnKernel(FusedAttention):
+    """cuDNN's attention: half precision on Hopper and later; results have their inputs' layout."""
+
+    _NAME = "_scaled_dot_product_cudnn_attention"
+
+    def forward(self, attention: Attention) -> list[IssuedCall]:
+        """Return the calls of the forward pass."""
+        before, mask = self._mask(attention)
+        keep = self.listing.training
+        *outer, length, _ = self._shape(attention.query)
+        sums = (self._sums("logsumexp", (*outer, length, 1)),) if keep else ()
+        seeds = self._scalar("seed"), self._scalar("offset")
+        self.kept[attention.output] = (*sums, *seeds)
+        arguments: list[Any] = [attention.query, attention.key, attention.value, mask, keep]
+        names = [operand.value for operand in (*sums, *seeds)]
+        outputs = (attention.output, names[0] if keep else "", "", "", *names[-2:], "")
+        arguments += _optional(attention)
+        return [*before, IssuedCall(self._NAME, arguments, outputs, _named(attention))]
+
+    def backward(
+        self, attention: Attention, gradient: Operand, output: Operand, gradients: Sequence[str]
+    ) -> list[IssuedCall]:
+        """Return the calls that make the ``gradients`` of query, key and value."""
+        lengths = [self._shape(attention.query)[-2], self._shape(attention.key)[-2]]
+        arguments = [
+            gradient, attention.query, attention.key, attention.value, output,
+            *self.kept[attention.output], self.masks.get(attention.output, UNDEFINED),
+            UNDEFINED, UNDEFINED, *lengths, attention.dropout, attention.causal,
+        ]  # fmt: skip
+        name, named = f"{self._NAME}_backward", _named(attention)
+        return [IssuedCall(name, arguments, tuple(gradients), named)]
+
+    def strides(self, attention: Attention) -> dict[str, Strides]:
+        """Return the strides of the output."""
+        query = attention.query
+        return {attention.output: dense_like(self._shape(query), query.strides)}
+
+    def gradient_strides(
+        self, attention: Attention, gradients: Sequence[str]
+    ) -> dict[str, Strides]:
+        """Return the strides of the gradients."""
+        operands = (attention.query, attention.key, attention.value)
+        return {
+            name: dense_like(self._shape(operand), operand.strides)
+            for name, operand in zip(gradients, operands, strict=True)
+        }
+
+
+def _by_position(shape: Sequence[int]) -> Strides:
+    """Strides of (batch, heads, length, size) laid out as (batch, length, heads, size)."""
+    _, heads, length, size = shape
+    return (heads * length * size, size, heads * size, 1)
+
+
+def kernel_for(listing: CallListing, attention: Attention) -> FusedAttention | None:
+    """Return the kernel that CUDA takes; None if it computes attention by single calls."""
+    read = (attention.query, attention.key, attention.value)
+    type_ = listing.types[attention.query.value]
+    if any(operand.strides[-1] != 1 for operand in read):
+        return None
+    heads = listing.types[attention.key.value].shape[1]
+    size = type_.shape[-1]
+    if type_.dtype in _HALF and size % 8 == 0 and size <= 128:
+        return CudnnKernel(listing)
+    if heads != type_.shape[1] or len(type_.shape) != 4:
+        return None
+    return EfficientKernel(listing)

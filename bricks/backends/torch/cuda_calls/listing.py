@@ -6,17 +6,92 @@ Values keep their names. Which memory a value has follows from the calls before 
 from __future__ import annotations
 
 import json
+import re
+import sys
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any
 
 import onnx
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
-from bricks.backends.torch.cuda_calls.issued import IssuedCall, Operand, changed
-from bricks.graph.program import FREED, PHASE, Port, call_of, contiguous
+from bricks.backends.torch.call_data import is_indifferent, is_special
+from bricks.graph.program import FREED, PHASE, Call, Port, call_of, contiguous, leaves
+from bricks.graph.program_phases import FORWARD
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A tensor among the arguments of a call, by the name of its value.
+
+    ``offset`` and ``strides`` are in elements; offsets are relative to the storage's first tensor
+    in the call.
+    """
+
+    value: str
+    offset: int
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedCall:
+    """A call of ``operator`` (``add_.Tensor``) in ``namespace`` (``aten``).
+
+    ``positional`` and ``named`` are its arguments, JSON with operands in it. ``outputs`` are the
+    names of its results, empty for undefined ones; ``shared`` are the values whose memory some
+    outputs have. After the call, the memory of the values ``freed`` is free.
+    """
+
+    operator: str
+    positional: Sequence[Any]
+    outputs: tuple[str, ...]
+    named: Mapping[str, Any] = field(default_factory=dict)
+    shared: Mapping[str, str] = field(default_factory=dict)
+    phase: str = ""
+    freed: tuple[str, ...] = ()
+    namespace: str = "aten"
+
+    @property
+    def operands(self) -> list[Operand]:
+        """The tensors among the arguments, in order."""
+        values = leaves([list(self.positional), [*self.named.values()]])
+        return [each for each in values if isinstance(each, Operand)]
+
+    @property
+    def name(self) -> str:
+        """The operator without its overload."""
+        return self.operator.partition(".")[0]
+
+    def renamed(self, values: Mapping[str, str]) -> IssuedCall:
+        """Return the call with other values among its arguments."""
+
+        def other(each: Any) -> Any:
+            if isinstance(each, Operand) and each.value in values:
+                return replace(each, value=values[each.value])
+            return each
+
+        return self.with_arguments(other)
+
+    def with_arguments(self, change: Callable[[Any], Any]) -> IssuedCall:
+        """Return the call with ``change`` of each value among its arguments."""
+        positional = changed(list(self.positional), change)
+        named = {name: changed(each, change) for name, each in self.named.items()}
+        return replace(self, positional=positional, named=named)
+
+
+def changed(arguments: Any, change: Callable[[Any], Any]) -> Any:
+    """Return nested lists and dicts of arguments with ``change`` of each value in them."""
+    if isinstance(arguments, list):
+        return [changed(each, change) for each in arguments]
+    if isinstance(arguments, dict) and len(arguments) != 1:
+        return {name: changed(each, change) for name, each in arguments.items()}
+    return change(arguments)
+
 
 Rewrite = Callable[[IssuedCall], Sequence[IssuedCall] | None]
 
@@ -153,3 +228,183 @@ def _issued(node: onnx.NodeProto, types: Any, numbers: dict[str, list[float]]) -
 def _plain(names: Sequence[str], types: Any) -> Iterator[Port]:
     """Ports of contiguous tensors with a storage of their own."""
     return (Port(at, 0, contiguous(types[name].shape)) for at, name in enumerate(names))
+
+
+def stretches(pattern: str, calls: Sequence[IssuedCall]) -> Iterator[range]:
+    """Yield the positions of calls whose operators match, each followed by a space, in order."""
+    words = [f"{call.operator} " for call in calls]
+    begins = [0, *accumulate(map(len, words))]
+    for match in re.finditer(rf"(?<![^ ])(?:{pattern})", "".join(words)):
+        if match.group():
+            yield range(bisect_left(begins, match.start()), bisect_left(begins, match.end()))
+
+
+# Results smaller than this stay in the caches of a core; the recorder marks calls with others.
+_LARGE_BYTES = 1 << 16
+
+
+def write(listing: CallListing, recorded: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a program of the calls in ``listing``, with the metadata of ``recorded``."""
+    calls = _with_lifetimes(listing.calls)
+    writer = _NodeWriter(listing)
+    nodes = [writer.node(call) for call in calls]
+    proto = onnx.ModelProto()
+    proto.CopyFrom(recorded)
+    graph, before = proto.graph, recorded.graph
+    for part in (graph.node, graph.initializer, graph.input, graph.output, graph.value_info):
+        del part[:]
+    graph.node.extend(nodes)
+    read = {name for node in nodes for name in node.input}
+    made = {name for node in nodes for name in node.output if name}
+    graph.input.extend(each for each in before.input if each.name in read)
+    graph.output.extend(each for each in before.output if each.name in made)
+    graph.initializer.extend(each for each in before.initializer if each.name in read)
+    graph.initializer.extend(_weight(name, listing.types[name]) for name in listing.begins)
+    graph.initializer.extend(writer.numbers)
+    inner = made - {each.name for each in (*graph.input, *graph.output)}
+    types = ((name, of) for name, of in listing.types.items() if name in inner)
+    graph.value_info.extend(_declaration(name, of) for name, of in types)
+    return proto
+
+
+def _with_lifetimes(calls: Sequence[IssuedCall]) -> list[IssuedCall]:
+    """Drop calls without an operator, and lifetimes of values that no call makes."""
+    made = {name for call in calls for name in call.outputs}
+    kept: list[IssuedCall] = []
+    for call in calls:
+        freed = tuple(name for name in dict.fromkeys(call.freed) if name in made)
+        if call.operator:
+            kept.append(replace(call, freed=freed))
+        elif kept:
+            kept[-1] = replace(kept[-1], freed=(*kept[-1].freed, *freed))
+    return kept
+
+
+def _declaration(name: str, of: TensorType) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, TensorProto.DataType.Value(of.dtype), of.shape)
+
+
+def _weight(name: str, of: TensorType) -> TensorProto:
+    weight = TensorProto(name=name, data_type=TensorProto.DataType.Value(of.dtype), dims=of.shape)
+    weight.data_location = TensorProto.EXTERNAL
+    weight.external_data.add(key="location", value="weights")
+    return weight
+
+
+@dataclass(slots=True)
+class _Arguments:
+    """The arguments of one call as JSON; collects operands, and numbers that change no work."""
+
+    indifferent: bool
+    operands: list[Operand] = field(default_factory=list)
+    numbers: list[float] = field(default_factory=list)
+
+    def written(self, each: Any) -> Any:
+        if isinstance(each, Operand):
+            self.operands.append(each)
+            return {"t": len(self.operands) - 1}
+        if isinstance(each, float) and self.indifferent and not is_special(each):
+            self.numbers.append(each)
+            return {"s": len(self.numbers) - 1}
+        return each
+
+
+class _NodeWriter:
+    """Writes calls as nodes; ``numbers`` are tensors of the numbers that change no work."""
+
+    def __init__(self, listing: CallListing) -> None:
+        self._listing = listing
+        self._roots: Mapping[str, str] = listing.roots()
+        self.numbers: list[onnx.TensorProto] = []
+
+    def node(self, call: IssuedCall) -> onnx.NodeProto:
+        arguments = _Arguments(is_indifferent(call.namespace, call.name))
+        positional = changed(list(call.positional), arguments.written)
+        named = {name: changed(each, arguments.written) for name, each in call.named.items()}
+        operands = arguments.operands
+        inputs = [operand.value for operand in operands]
+        aliases = tuple(self._aliases(call, inputs))
+        shared = aliases if any(source >= 0 for source in aliases) else ()
+        written = Call(
+            call.namespace, call.operator, (positional, named), self._ports(operands), shared
+        )
+        node = written.node([*inputs, *self._numbers(arguments.numbers)], call.outputs)
+        self._note(node, call)
+        return node
+
+    def _note(self, node: onnx.NodeProto, call: IssuedCall) -> None:
+        training = self._listing.training and call.phase == FORWARD
+        if training and any(map(self._large, filter(None, call.outputs))):
+            node.attribute.append(helper.make_attribute("training", 1))
+        node.metadata_props.add(key=PHASE, value=call.phase)
+        if call.freed:
+            node.metadata_props.add(key=FREED, value=json.dumps(call.freed))
+
+    def _large(self, name: str) -> bool:
+        return self._listing.types[name].size_bytes >= _LARGE_BYTES
+
+    def _numbers(self, numbers: Sequence[float]) -> list[str]:
+        if not numbers:
+            return []
+        name = f"numbers{len(self.numbers)}"
+        self.numbers.append(helper.make_tensor(name, TensorProto.DOUBLE, [len(numbers)], numbers))
+        return [name]
+
+    def _aliases(self, call: IssuedCall, inputs: Sequence[str]) -> Iterator[int]:
+        storages = [self._roots.get(name, name) for name in inputs]
+        for output in call.outputs:
+            source = call.shared.get(output) if output else None
+            root = None if source is None else self._roots.get(source, source)
+            yield storages.index(root) if root in storages else -1
+
+    def _ports(self, operands: Sequence[Operand]) -> tuple[Port, ...]:
+        """The view of each tensor; empty where all are contiguous with storages of their own."""
+        storages = [self._roots.get(operand.value, operand.value) for operand in operands]
+        numbers = {storage: at for at, storage in enumerate(dict.fromkeys(storages))}
+        values = {(storage, o.value) for storage, o in zip(storages, operands, strict=True)}
+        types = self._listing.types
+        if len(numbers) == len(values) and all(
+            o.strides == contiguous(types[o.value].shape) for o in operands
+        ):
+            return ()
+        first = dict.fromkeys(storages, sys.maxsize)
+        for storage, operand in zip(storages, operands, strict=True):
+            first[storage] = min(first[storage], operand.offset)
+        return tuple(
+            Port(numbers[storage], operand.offset - first[storage], operand.strides)
+            for storage, operand in zip(storages, operands, strict=True)
+        )
+
+
+def settle(listing: CallListing) -> None:
+    """Free each storage as a whole, after all calls that read it.
+
+    A storage is freed where the recording frees the last of its values, or later if a call reads it
+    later; values that only CUDA has are freed after the last call that reads them. A storage stays
+    if it has a result of the step, or if the recording never frees it.
+    """
+    freed, last, roots = _freed(listing), _last_uses(listing), listing.roots()
+    values: dict[str, list[str]] = defaultdict(list)
+    for name, root in roots.items():
+        values[root].append(name)
+    by_call: dict[int, list[str]] = defaultdict(list)
+    for root, names in values.items():
+        ends = [freed[name] for name in names if name in freed]
+        is_new = all(map(listing.is_new, names))
+        if root in roots and (ends or is_new) and not listing.results.intersection(names):
+            by_call[max(*ends, *(last[name] for name in names), 0)] += names
+    listing.calls = [
+        replace(call, freed=tuple(by_call.get(at, ()))) for at, call in enumerate(listing.calls)
+    ]
+
+
+def _freed(listing: CallListing) -> Mapping[str, int]:
+    return {name: at for at, call in enumerate(listing.calls) for name in call.freed}
+
+
+def _last_uses(listing: CallListing) -> Mapping[str, int]:
+    uses: dict[str, int] = {}
+    for at, call in enumerate(listing.calls):
+        for name in (*call.outputs, *(operand.value for operand in call.operands)):
+            uses[name] = at
+    return uses

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from bricks.backends.torch.cuda_calls.issued import IssuedCall, Operand
+from bricks.backends.torch.cuda_calls.listing import IssuedCall, Operand
 from bricks.graph.program_phases import OPTIMIZER
 
 if TYPE_CHECKING:

@@ -5,26 +5,44 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from bricks.backends.programs import TranslatedProgram
 from bricks.backends.torch.cuda_calls.attention import fuse_attention
-from bricks.backends.torch.cuda_calls.batch_norm import use_cudnn
-from bricks.backends.torch.cuda_calls.ctc_loss import ask_libraries
-from bricks.backends.torch.cuda_calls.devices import put_on_gpu
-from bricks.backends.torch.cuda_calls.dropout import fuse_dropout
-from bricks.backends.torch.cuda_calls.embedding_bag import size_bags
-from bricks.backends.torch.cuda_calls.lifetimes import settle
-from bricks.backends.torch.cuda_calls.listing import CallListing, listing_of
+from bricks.backends.torch.cuda_calls.layers import (
+    ask_libraries,
+    fuse_dropout,
+    fuse_rms_norm,
+    size_bags,
+    use_cudnn,
+)
+from bricks.backends.torch.cuda_calls.listing import CallListing, listing_of, settle, write
 from bricks.backends.torch.cuda_calls.optimizers import update_lists
-from bricks.backends.torch.cuda_calls.rms_norm import fuse_rms_norm
-from bricks.backends.torch.cuda_calls.writing import write
-from bricks.backends.translating import TranslatedProgram
 from bricks.graph.host_calls import note_host_calls
 from bricks.graph.program import origin_of
 from bricks.graph.program_phases import INFERENCE
 
 if TYPE_CHECKING:
     import onnx
+
+    from bricks.backends.torch.cuda_calls.listing import IssuedCall
+
+_CPU, _GPU = {"device": "cpu"}, {"device": "cuda"}
+
+
+def put_on_gpu(listing: CallListing) -> int:
+    """Let calls create their tensors on the GPU; return the number of calls."""
+    return listing.rewrite(_on_gpu)
+
+
+def _on_gpu(call: IssuedCall) -> list[IssuedCall] | None:
+    if _CPU not in [*call.positional, *call.named.values()]:
+        return None
+
+    def moved(each: Any) -> Any:
+        return dict(_GPU) if each == _CPU else each
+
+    return [call.with_arguments(moved)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,0 @@
-"""ONNX Runtime in portable suites: bricks as plain data, and what measures them on another host."""

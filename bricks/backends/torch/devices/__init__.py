@@ -1,1 +1,0 @@
-"""The devices on which PyTorch runs calls: the processor, and a GPU (:mod:`.device`)."""

@@ -1,0 +1,1 @@
+"""Runs of a program: its calls replayed, its steps timed, trained and checked."""
