@@ -1,7 +1,8 @@
 """The interface that a runtime implements to be measured, used inside the worker process.
 
 A backend loads models and bricks and times single runs. No object of the runtime leaves its
-backend. Must not know the store, plans, or the number of samples.
+backend. What only some backends can do is a :class:`Capability`, a class that callers ask for by
+type. Must not know the store, plans, or the number of samples.
 """
 
 from __future__ import annotations

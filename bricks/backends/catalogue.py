@@ -1,9 +1,10 @@
-"""The catalogue of runtimes: entry points of the group ``bricks.backends``.
+"""The catalogue of runtimes: entry points of the group ``bricks.backends``, and their versions.
 
 The entry point's name is the runtime's name, and it leads to an
 :class:`~bricks.backends.offer.Offer`. The names of this package's own runtimes are reserved. In a
 worker's environment packages need not be installed, so a worker gets the entry point's location
-(``module:attribute``) from its parent. Must not know any runtime.
+(``module:attribute``) from its parent. Versions other than the installed one have an environment
+each (:class:`RuntimeVersion`). Must not know any runtime.
 """
 
 from __future__ import annotations

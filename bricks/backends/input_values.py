@@ -1,10 +1,13 @@
-"""Inputs that change from run to run, so that a processor does not learn them.
+"""Values of inputs: ordinary in every type that reads them, and changing from run to run.
+
+Values of many types share the activation region, so its contents cannot be drawn for one type: its
+bytes are ordinary numbers in every floating-point type.
 
 A branch predictor learns the comparisons that a tree or a sort makes on values which come again and
 again, and caches keep the rows of a table that the same indices read. A server sees neither. So
 sets of values of the same distribution take turns at the inputs that decide how long a run takes.
 They are drawn before the first run, and a turn only copies a set. Must not know which inputs those
-are, nor how values are made.
+are, nor how their values are made.
 """
 
 from __future__ import annotations

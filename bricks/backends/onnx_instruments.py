@@ -1,4 +1,23 @@
-"""Instruments of devices whose runtimes run ONNX models: small models that they load."""
+"""Instruments of devices whose runtimes run ONNX models: small models that they load.
+
+A reference kernel (see :mod:`bricks.system.host_conditions`) is the same work in every release,
+since caches hold its latency. Other models overwrite inputs of a brick, untimed and in place,
+before it runs. They use all threads, like the step that wrote the input, so that they change little
+else than its values.
+
+The clamp (:class:`InputClamp`): a tiny result of ``exp`` is a denormal number, on which processors
+compute up to twenty times slower; sines of large numbers are slow too. Trained models produce
+hardly any such numbers. A walk over some of a model's bricks may omit the normalising ones, so that
+activations grow from pass to pass; the clamp keeps them small.
+
+Signs (:class:`InputSigns`; see ``graph.sketch``): the walk that measures a brick omits some of the
+bricks before it, and its weights are others than the model's, so the values that the brick would
+read there are others too. The signs change with each run: a processor's branch predictor learns
+tens of thousands of signs that come again and again, and no deployed model reads the same input
+twice.
+
+Must not know what is measured.
+"""
 
 from __future__ import annotations
 

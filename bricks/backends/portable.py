@@ -1,6 +1,7 @@
 """What a runtime does for portable suites: it describes bricks, and measures them elsewhere.
 
-Imported where nothing of this package is, in Python 3.9 or later. Must not know any runtime.
+There bricks are steps of walks: in order, warmed up, sampled, and observed. Imported where nothing
+of this package is, in Python 3.9 or later. Must not know any runtime.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
-"""Capabilities of backends for programs: recording, real steps, training, double precision.
+"""Capabilities for programs: recording, real steps, training, double precision, accelerators.
 
-Used inside the worker process; see :mod:`bricks.backends.base`. Must not know any runtime.
+Backends have most of them, used inside the worker process; see :mod:`bricks.backends.base`. Two are
+of offers, since they need no runtime: programs that were recorded on a host without an accelerator
+get the calls of one, and steps of published decoders are written as such calls. Must not know any
+runtime.
 """
 
 from __future__ import annotations

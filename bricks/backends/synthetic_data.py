@@ -1,6 +1,7 @@
 """Synthetic weights and inputs of ONNX models: ordinary numbers and valid integers.
 
-Must not know runtimes.
+:class:`TensorRuntime` makes single runs with them, for runtimes whose inputs and outputs are all
+tensors, without sequences or maps. Must not know how a runtime runs models.
 """
 
 from __future__ import annotations

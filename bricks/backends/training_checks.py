@@ -1,6 +1,9 @@
-"""Results of checks of a training, from which its correctness is judged.
+"""Checks of a training: the results from which its correctness is judged, and two functions.
 
-Plain data. Must not know the criteria.
+On the functions the optimiser of a runtime is compared with its definition. One is convex and
+ill-conditioned, the other has a curved valley. The runtime differentiates :func:`objective_value`
+itself, the definition uses :func:`objective_gradient`. Must not know any optimiser, nor the
+criteria.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ def scale_for(learning_rate: float) -> float:
     return min(1.0, _STABLE / learning_rate) if learning_rate > 0 else 1.0
 
 
-def value(name: str, x: Any, scale: float) -> Any:
+def objective_value(name: str, x: Any, scale: float) -> Any:
     """Evaluate a function at ``x``, eight elements of any numeric type."""
     pairs = range(len(START) - 1)
     if name == QUADRATIC:
@@ -46,8 +49,8 @@ def value(name: str, x: Any, scale: float) -> Any:
     return scale * _SCALE * sum(terms)
 
 
-def gradient(name: str, x: np.ndarray, scale: float) -> np.ndarray:
-    """Return the gradient of :func:`value` at ``x`` (float64, of shape (8,)), by its formula."""
+def objective_gradient(name: str, x: np.ndarray, scale: float) -> np.ndarray:
+    """Return the gradient of a function at ``x`` (float64, of shape (8,)), by its formula."""
     if name == QUADRATIC:
         return np.asarray(scale * np.array(CURVATURES) * (x - 1))
     slope = np.zeros_like(x)

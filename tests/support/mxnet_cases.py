@@ -16,7 +16,7 @@ from onnx import numpy_helper
 from onnx.backend.test.case.node import collect_testcases
 
 from bricks.backends.mxnet.backend import MxnetBackend
-from bricks.backends.mxnet.translate import OPERATORS
+from bricks.backends.mxnet.node import OPERATORS
 from bricks.errors import BricksError
 
 # What MXNet does not have: it has no booleans, and gives float32 for what others call float64.

@@ -18,6 +18,9 @@ is the number of seconds that each run really takes, so that it can be interrupt
 ``BRICKS_FAKE_STATE`` is a factor on all latencies, including those of the reference kernels: it
 simulates a slower host. ``BRICKS_FAKE_UNREST`` is a factor on the variation of samples: it
 simulates a disturbed host.
+
+Ranks send nothing: an all-reduce between n ranks takes 2(n-1) messages of 50 µs, and moves bytes at
+1 GB/s; a rank computes half as fast meanwhile. So fits and formulas are exact.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Translations of operators that reshape, slice, resize or gather arrays, and of reductions.
+"""Translations of operators on arrays: of their shapes, of their elements, and reductions.
 
 See :mod:`bricks.backends.mxnet.translate`.
 """

@@ -7,8 +7,12 @@ brick, which MXNet fuses again when it runs in isolation. Without fusions, MXNet
 graph as Gluon's ``hybridize()``, which is how MXNet worked at the time of the paper.
 
 The calling thread runs operators (MXNet's naive engine): handing each call to a thread of the
-engine takes as long as ten small layers, in whole models and in bricks. Must not know plans or the
-store.
+engine takes as long as ten small layers, in whole models and in bricks.
+
+A translated graph runs as a cached operator with static memory, like a hybridised Gluon network.
+oneDNN writes results to their arrays in a layout of its own, and later reads them in this layout.
+So values that share memory in the region must share the array object too, which records the layout.
+Must not know plans or the store, nor how operators are translated.
 """
 
 from __future__ import annotations

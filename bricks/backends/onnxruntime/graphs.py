@@ -1,4 +1,18 @@
-"""Graphs as ONNX Runtime executes them, with their weights, types and values.
+"""Graphs as ONNX Runtime executes them, with their weights, types, values and shared memory.
+
+Types: a cache of keys and values holds one more token after a step than before; the runtime infers
+that it keeps its size, as in memory that is large enough from the beginning.
+
+Weights: the runtime rewrites some when it fuses nodes, before it reorders or packs them. It folds a
+normalisation or a scale into the convolution before it: the new weight stays in memory until the
+graph is optimised. Rewritten weights follow from the source graph, not from the executed graph.
+
+Memory: some outputs are computed in place, in the memory of an input. The allocation planner has no
+public interface, so the rules of its kernel registrations are repeated here: views never move data
+(a Reshape costs nothing inside a model, and a copy outside of it), and some kernels overwrite an
+input that has no further readers. A test compares these rules with the memory that the runtime
+allocates. A wrong rule changes the location of a brick's output during measurement, never the
+result.
 
 Must not know how sessions are timed.
 """

@@ -1,6 +1,20 @@
-"""Sessions with synthetic inputs, bound to memory before they run.
+"""Loaded sessions: with inputs bound before they run, profiled, standalone, or generating text.
 
-Must not know how sessions are created.
+A profiled session records when it runs each node (``SessionOptions.enable_profiling``). The runtime
+records whole microseconds. It records a node when the node ends, after the nodes of its body, and a
+run after all of its nodes. Recording takes a microsecond or two per node.
+
+A standalone one is a whole model in files of its own, loaded and run as users do: for its memory,
+not its latency. Timed sessions share an arena and get their weights as OrtValues, so that the
+memory of a single one says little. Here a model is a file with its weights, and its session has the
+runtime's default settings.
+
+A generating one is a greedy loop: a decoder generates token by token, with all its inputs and
+outputs bound. Keys and values lie in two blocks of memory, which a step reads and writes in turn,
+so that nothing is copied between two steps. All memory is kept from one text to the next, as a
+server keeps it: the system hands out new memory page by page, when it is written to.
+
+Must not know bricks, nor how sessions are created or memory is measured.
 """
 
 from __future__ import annotations

@@ -1,6 +1,13 @@
-"""Create sessions for models and weights, all with the same options.
+"""Create sessions for models and weights, all with the same options, or parallel ones.
 
-Must not know how weights are chosen, nor how sessions are run.
+A parallel session runs nodes along streams. ``ORT_PARALLEL`` by itself has no effect on a CPU: the
+runtime puts all nodes of one device type into one stream and runs it in order
+(microsoft/onnxruntime #21259, #29817). A file that lists the nodes of each stream
+(``session.node_partition_config_file``) creates several. The runtime gives the nodes that it adds
+different names each time, so the caller passes the executed graph, and its nodes are named here.
+Streams are tasks of the inter-op pool; the calling thread spins until the last has ended.
+
+Must not know how weights and streams are chosen, nor how sessions are run.
 """
 
 from __future__ import annotations

@@ -1,6 +1,10 @@
-"""Synthetic weights and inputs for sessions, which copy their weights: large ones share memory.
+"""Synthetic weights and inputs for sessions, and surrogate weights for optimising a graph.
 
-Must not know what runs on them.
+Sessions copy their weights: large ones share memory. Surrogates overlap in one sparse temporary
+file. The runtime maps weight files instead of reading them, so that even a large model's weights
+take no memory. Only the beginning of the file holds data, because the runtime simplifies the graph
+for constants that are zero, one or all equal. Integers that may be indices have values of their
+own, in another file. Must not know the model's real weights, nor what runs on synthetic ones.
 """
 
 from __future__ import annotations

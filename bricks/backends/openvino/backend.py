@@ -6,6 +6,8 @@ nodes, from OpenVINO's own description of a compiled model; each group is a bric
 again in isolation, with inputs and outputs in the layouts that they have in the model. Decomposing
 a model checks that each brick runs the same kernels.
 
+It measures the overhead of a call, and the time of a kernel that its counter omits.
+
 Must not know plans or the store.
 """
 

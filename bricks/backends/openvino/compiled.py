@@ -1,8 +1,11 @@
-"""A compiled model, bound to memory and ready to run.
+"""Models read and compiled with OpenVINO, bound to memory and ready to run.
+
+Weights are not serialised: the model refers to them by their addresses in memory, which OpenVINO's
+reader of ONNX files takes as a file of external data.
 
 Inputs and outputs are views of the memory that they are bound to, so that a run copies nothing. A
 request of OpenVINO's times itself, so the time that Python spends on a run does not count. Must not
-know how a model was made.
+know bricks, nor how a model was made.
 """
 
 from __future__ import annotations

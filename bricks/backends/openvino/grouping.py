@@ -4,7 +4,17 @@ A kernel's source nodes are a group. It also takes in nodes that share a kernel 
 nodes, with their readers, and other views of a value, which take no time where the value is made.
 Groups are convex: none waits for a node that waits for the group itself.
 
-Must not know how a group runs in isolation.
+Groups are merged until each runs, in isolation, the kernels that it runs in its model. OpenVINO
+chooses kernels and layouts by the nodes around them: a pooling in isolation is planar, behind a
+convolution it is not. So each group is compiled in isolation, as it will be measured, and its
+kernels are compared with those in the model. A group whose kernels differ is merged with the groups
+that read its results if that helps, else with the groups that make its inputs, and is compared
+again; in the end, a whole model runs its own kernels.
+
+Where even that differs, each group is merged with neighbours separately, up to a limit, and a group
+that no neighbours help stays as it was: it cannot be measured, and others can.
+
+Must not know how a group is compiled or run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The bricks of a walk as parts of one compiled model, which run in one call.
+"""Many bricks as independent parts of one model: compiled together, or run in one call.
+
+OpenVINO chooses kernels and layouts of each part as if it were isolated, runs one part after the
+other in the order in which they were put together, and compiling takes little longer for many parts
+than for one.
 
 Inside a model, one call runs all kernels, each finds in the caches what the kernel before has left
 there, and threads are awake. Bricks compiled in isolation would each begin with a call, whose code

@@ -1,7 +1,17 @@
-"""The source graph in the precision in which OpenVINO computes: all floats in float32.
+"""The precision in which OpenVINO computes: float32, bfloat16 or integers, in model and pieces.
 
 Where a model has half or double precision, OpenVINO converts its inputs, computes in float32, and
 converts its results. Bricks between must have float32 values too, or each would convert its own.
+
+In a quantised ONNX file, integers become floats again before each operator. OpenVINO makes that
+part of the operators that read them, which then compute in integers. So kernels pass integers on,
+and each reader has a DequantizeLinear of its own here. Operators that take no integers are an
+exception: for them, the kernel before makes floats of its integers.
+
+In bfloat16, OpenVINO keeps values between kernels in it, though the source graph has them in
+float32. A brick with float32 at its boundary would convert, and run other kernels. So such a value
+is stored by a Cast here, and every kernel that reads it has a Cast back of its own. OpenVINO
+executes neither in a brick: the kernels convert anyway.
 
 Must not know kernels or groups.
 """

@@ -1,4 +1,19 @@
-"""PyTorch on the processor or a GPU (:mod:`bricks.backends.torch.backend`): recorded programs."""
+"""PyTorch on the processor or a GPU (:mod:`bricks.backends.torch.backend`): recorded programs.
+
+    entry.py          the user's function, which makes a program
+    record.py         its step as a graph of calls (with recorded_values.py, recomputation.py)
+    calls.py          a call: as data and made again (call_data.py, compiled_kernels.py)
+    cut.py            bricks of the graph: recipes of their inputs (synthetic_tensors.py)
+    run/              calls replayed, steps timed, trained and checked
+    device.py         where calls run: the processor, or a GPU
+    cuda_calls/       the calls that CUDA makes, from those of the processor
+    decoders.py       steps of published decoders as such calls
+    trace/            traces of PyTorch's profiler, and the bricks that their calls are
+    counterparts/     operators of ONNX in PyTorch (onnx_program.py, operators.py)
+    portable_walk.py  all this in portable suites (portable_runtime.py)
+
+Only workers import PyTorch; this module must not.
+"""
 
 from __future__ import annotations
 

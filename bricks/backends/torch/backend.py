@@ -29,7 +29,11 @@ from bricks.backends.torch.cut import deciding_values, recipes_of
 from bricks.backends.torch.device import PROCESSOR, Device
 from bricks.backends.torch.entry import users_errors
 from bricks.backends.torch.record import WARM_UP, record
-from bricks.backends.torch.run.distributed import replicated_steps
+from bricks.backends.torch.run.distributed import (
+    TorchCollectives,
+    TorchDistributedStep,
+    replicated_steps,
+)
 from bricks.backends.torch.run.double_precision import ProgramInDouble, gradients
 from bricks.backends.torch.run.probes import (
     PhaseProbe,
@@ -57,7 +61,6 @@ from bricks.graph.view import graph_of
 if TYPE_CHECKING:
     import onnx
 
-    from bricks.backends.torch.run.distributed import TorchCollectives, TorchDistributedStep
     from bricks.backends.torch.run.tiny_programs import PhaseProbes
     from bricks.backends.training_checks import (
         GradientDeviations,
@@ -142,12 +145,12 @@ class TorchBackend(
         return StandaloneProgram(lambda: self._programs.of(proto))
 
     def training(self, program: SeededProgram) -> ProgramTraining:
-        """Return a training of the user's program; see :mod:`bricks.backends.torch.run.training`."""
+        """Return a training of a program; see :mod:`bricks.backends.torch.run.training`."""
         folder = self._programs.folder(program)
         return ProgramTraining(lambda: self._programs.made(program), folder, program.seed)
 
     def gradients(self, program: SeededProgram) -> GradientDeviations:
-        """Compare gradients with differences; see :mod:`bricks.backends.torch.run.double_precision`."""
+        """Compare its gradients; see :mod:`bricks.backends.torch.run.double_precision`."""
         return gradients(self._programs.trainable(program), program.seed)
 
     def trajectories(self, program: SeededProgram, steps: int) -> OptimizerTrajectories:
@@ -160,8 +163,6 @@ class TorchBackend(
 
     def collectives(self) -> TorchCollectives:
         """Return this process as a rank; see :mod:`bricks.backends.torch.run.distributed`."""
-        from bricks.backends.torch.run.distributed import TorchCollectives
-
         return TorchCollectives()
 
     def distributed_step(
@@ -173,8 +174,6 @@ class TorchBackend(
         accumulation: int,
     ) -> TorchDistributedStep:
         """Return the program in this rank; see :mod:`bricks.backends.torch.run.distributed`."""
-        from bricks.backends.torch.run.distributed import TorchDistributedStep
-
         torch.manual_seed(program.seed)
         return TorchDistributedStep(
             self._programs.eager(program),

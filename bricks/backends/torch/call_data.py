@@ -1,6 +1,8 @@
-"""How the synthetic tensors of a brick are laid out and filled, as plain data.
+"""What is known of calls without PyTorch, as plain data.
 
-Must not know how tensors are made: this module imports neither PyTorch nor ONNX.
+Operators that are not PyTorch's own, scalar arguments that do not change the work of a call, and
+how the synthetic tensors of a brick are laid out and filled. Must not know how tensors are made:
+this module imports neither PyTorch nor ONNX.
 """
 
 from __future__ import annotations

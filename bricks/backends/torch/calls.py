@@ -1,6 +1,7 @@
-"""The arguments of a recorded call as JSON, with the tensors and scalars among them.
+"""A recorded call: its operator and arguments, as JSON and as PyTorch takes them, and made again.
 
-Must not know how the values of a step are named.
+Calls may come from another host, so they may only compute. Must not know how the values of a step
+are named, nor where tensors come from.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""Recipes of the synthetic inputs and weights of a brick, with values that its calls accept.
+"""Bricks that are cut from a recorded program: recipes of their inputs, and they as plain data.
 
-Must not know how tensors are made: this module does not import PyTorch.
+The synthetic values of inputs and weights are such that calls accept them: indices must be valid,
+within bounds that follow from the shapes of the call's other arguments. Plain data need neither
+ONNX nor this package. Must not know how tensors are made: this module does not import PyTorch.
 """
 
 from __future__ import annotations

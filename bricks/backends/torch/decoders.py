@@ -1,7 +1,11 @@
 """Steps of published decoders as PyTorch's programs on CUDA, written from their dimensions.
 
-A step is written call by call, as recording it on a GPU would have it; nothing is run. Must import
-neither PyTorch nor know any architecture by name.
+A step, from tokens to the logits of the last one, is written call by call, as recording it on a GPU
+would have it; nothing is run. Cards that divide a decoder exchange what each has computed, as in
+Megatron-LM: partial sums are reduced in place, parts of a last dimension are gathered, and a card
+looks up the tokens of its own part of the vocabulary.
+
+Must neither import PyTorch, nor know any architecture by name or how long any call takes.
 """
 
 from __future__ import annotations

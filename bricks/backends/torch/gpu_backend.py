@@ -1,6 +1,7 @@
 """PyTorch on a GPU: the same programs and calls, whose kernels a device times.
 
-Must not know plans or the store.
+The costs of launching are probes that it loads, a sample of each in a round. Must not know plans or
+the store, nor how the costs are used.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """PyTorch for the program in a portable suite: on the processor, or on a GPU with CUDA.
 
-Must not know the store, nor how bricks are chosen.
+Real steps are those of a program whose code came with the suite. Of tiny programs, the calls are
+observed where they run, without a recording. Must not know the store, how bricks are chosen, nor
+what real steps are compared with.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The steps of a group of bricks: calls that pass tensors to each other, as in their program.
+"""Groups of bricks in walks: on the processor, or on a GPU in each state of its cache.
 
-Must not know how steps are timed.
+A step's calls pass tensors to each other, as in their program. Must not know how bricks are chosen.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Records all calls of a program that reach an operator with a kernel.
+"""Records one step of a program as a graph of ATen calls, after a few warm-up steps.
 
-A dispatch mode sees the calls of the forward pass, of the backward pass (which autograd makes in
-C++), and of the optimiser. Must not know how calls are timed.
+These are the calls that reach an operator with a kernel. A dispatch mode sees those of the forward
+pass, of the backward pass (which autograd makes in C++), and of the optimiser. Must not know how
+calls are timed.
 """
 
 from __future__ import annotations

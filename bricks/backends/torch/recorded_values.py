@@ -1,7 +1,15 @@
 """The values of a recorded step: the tensors that hold each, its name, and its lifetime.
 
 Only the tensors with which the step begins are kept alive, since lifetimes are part of the record.
-Must not know which calls make values.
+Calls whose time depends on what they read have a sketch of it (see ``operators.dependence`` and
+``graph.sketch``).
+
+States of the random number generator are values too (:class:`GeneratorStates`). Dropout draws the
+same mask when activations are recomputed, since checkpointing saves the state of the generator and
+restores it. No dispatcher sees that, but the state changes between two calls. So saving and
+restoring are recorded as calls of their own, and a replay draws the same numbers.
+
+Must not know which calls make values, nor how other calls are recorded.
 """
 
 from __future__ import annotations

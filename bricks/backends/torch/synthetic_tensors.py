@@ -1,6 +1,8 @@
-"""Synthetic tensors for the inputs and weights of a brick, made by its recipes.
+"""Synthetic tensors for the inputs and weights of a brick, made and filled by its recipes.
 
-Must not know how calls run.
+Floats are between zero and one; calls whose time depends on other values have a sketch of their
+inputs. Indices are below a bound; offsets of bags rise evenly. Some values lie on the host even
+where a program runs on a GPU. Must not know how calls run.
 """
 
 from __future__ import annotations

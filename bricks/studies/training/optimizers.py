@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bricks.backends.training_checks import SHAPE, START, gradient
+from bricks.backends.training_checks import SHAPE, START, objective_gradient
 
 Options = Mapping[str, Any]
 # The point after a step, from the point before it and its gradient.
@@ -195,6 +195,6 @@ def trajectory(name: str, options: Options, objective: str, scale: float, steps:
     x = np.array(START)
     points = []
     for _ in range(steps):
-        x = update(x, gradient(objective, x, scale))
+        x = update(x, objective_gradient(objective, x, scale))
         points.append(x)
     return np.array(points)

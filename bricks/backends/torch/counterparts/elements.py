@@ -1,4 +1,4 @@
-"""Counterparts of elementwise operators, activations, softmax and casts.
+"""Counterparts of elementwise operators, activations, softmax, casts, reductions, searches, scans.
 
 See :mod:`bricks.backends.torch.counterparts`.
 """

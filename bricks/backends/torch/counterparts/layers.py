@@ -1,6 +1,7 @@
-"""Counterparts of layers with weights, pools, normalisations and matrix products.
+"""Counterparts of layers with weights, pools, normalisations, matrix products, recurrent layers.
 
-See :mod:`bricks.backends.torch.counterparts`.
+PyTorch has the gates of recurrent layers in another order. See
+:mod:`bricks.backends.torch.counterparts`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
 """Scaled dot-product attention: one fused kernel on CUDA, whatever the processor made of it.
 
-Which kernel CUDA takes follows from type, mask and size of heads, as in PyTorch's ``sdp_utils``.
+Where attention drops out, which the processor's fused kernel cannot, the processor makes single
+calls: products, softmax, dropout (``_scaled_dot_product_attention_math``). Which kernel CUDA takes
+follows from type, mask and size of heads, as in PyTorch's ``sdp_utils``; from the kernel follow its
+calls, what they keep, and the layout of results.
 """
 
 from __future__ import annotations

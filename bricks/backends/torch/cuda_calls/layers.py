@@ -1,4 +1,11 @@
-"""Root-mean-square norm: one kernel in each pass on CUDA, single calls on the processor."""
+"""Layers for which CUDA makes other calls: norms, dropout, embedding bags, the CTC loss.
+
+Root-mean-square norm is one kernel in each pass on CUDA, single calls on the processor. Batch norm:
+cuDNN normalises images, PyTorch's own kernels the rest. Dropout: one kernel on a GPU draws the mask
+and applies it; it keeps the mask as booleans. Embedding bags: what the kernels keep for the
+backward pass has other sizes on a GPU. Connectionist temporal classification: on a GPU, PyTorch
+first asks whether cuDNN can do it.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +22,13 @@ if TYPE_CHECKING:
 
 _ROOT = r"pow\.Tensor_Scalar mean\.dim add_\.Scalar rsqrt (?:detach )?mul\.Tensor mul\.Tensor "
 # Half precision is computed in float32.
-_FORWARD = rf"(?:_to_copy {_ROOT}_to_copy |{_ROOT})"
+_RMS_NORM = rf"(?:_to_copy {_ROOT}_to_copy |{_ROOT})"
 _ROOT_BACKWARD = (
     r"detach pow\.Tensor_Scalar mul\.Scalar mul\.Tensor expand div\.Scalar pow\.Tensor_Scalar "
     r"mul\.Scalar mul\.Tensor add\.Tensor "
 )
 # A sum in the middle, or at the end, adds the gradient of a residual connection.
-_BACKWARD = (
+_RMS_NORM_BACKWARD = (
     r"(?:_to_copy mul\.Tensor mul\.Tensor sum\.dim_IntList view _to_copy detach mul\.Tensor "
     rf"mul\.Tensor sum\.dim_IntList {_ROOT_BACKWARD}_to_copy (?:add\.Tensor )?|"
     r"mul\.Tensor mul\.Tensor sum\.dim_IntList view detach mul\.Tensor "
@@ -72,7 +79,7 @@ def fuse_rms_norm(listing: CallListing) -> int:
 
 
 def _norms(listing: CallListing) -> Iterator[tuple[range, _Norm]]:
-    for span in stretches(_FORWARD, listing.calls):
+    for span in stretches(_RMS_NORM, listing.calls):
         calls = listing.calls[span.start : span.stop]
         products = [call for call in calls if call.operator == "mul.Tensor"]
         read, weight = calls[0].positional[0], products[1].positional[1]
@@ -129,15 +136,15 @@ class _Backward:
 
 
 def _backwards(calls: list[IssuedCall]) -> Iterator[tuple[range, _Backward]]:
-    for span in stretches(_BACKWARD, calls):
+    for span in stretches(_RMS_NORM_BACKWARD, calls):
         own = calls[span.start : span.stop]
         half = own[0].operator == "_to_copy"
         if half and own[-1].operator == "add.Tensor" and not _reads(own[-1], own[-2].outputs[0]):
             span, own = span[:-1], own[:-1]
-        yield span, _backward(own, half)
+        yield span, _rms_norm_backward(own, half)
 
 
-def _backward(calls: list[IssuedCall], half: bool) -> _Backward:
+def _rms_norm_backward(calls: list[IssuedCall], half: bool) -> _Backward:
     weights, root = [call for call in calls if call.operator == "detach"]
     sums = [call for call in calls if call.operator == "add.Tensor"]
     # In half precision the last sum adds the residual connection's gradient, else the first does.

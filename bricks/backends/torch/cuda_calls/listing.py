@@ -1,6 +1,10 @@
 """A recorded program as a list of issued calls, to be rewritten; read from a model and written.
 
-Values keep their names. Which memory a value has follows from the calls before it.
+A call stands apart from its node: operator, arguments, results, phase, lifetimes. Tensors among the
+arguments are operands, with the strides of their views; all numbers stand in place. Values keep
+their names. Which memory a value has follows from the calls before it, and when that is freed from
+those that read it. Stretches of calls are found by a regular expression of their operators. Must
+not know which calls CUDA makes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Strides of views, as PyTorch computes them; all in elements."""
+"""Strides of views, as PyTorch computes them; all in elements.
+
+Where CUDA's kernels return results in another layout, other strides are carried through the calls
+that read them: views have other strides, and a reshape may be a view where it was a copy, or a copy
+where it was a view.
+"""
 
 from __future__ import annotations
 

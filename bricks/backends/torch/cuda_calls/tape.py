@@ -1,4 +1,7 @@
-"""Calls of a program as they are made, with the shapes and strides of their results."""
+"""Calls of a program as they are made, with the shapes and strides of their results.
+
+Those of elementwise results are as PyTorch's ``TensorIterator`` chooses them.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,14 @@
-"""Collectives of ``torch.distributed`` in one rank: joining the others, and timing operations.
+"""One rank of ``torch.distributed``: joining the others, timing collectives, and training steps.
 
-Must not know how ranks were started, or the network between them.
+A step is one of data-parallel training, or of the same program without communication. The program
+is PyTorch's DistributedDataParallel around the user's module, with its own buckets and overlap.
+
+Steps of a small program run isolated and under DistributedDataParallel with a single rank. That
+sends nothing, so the difference is the overhead of DDP: its code around the forward pass, and for
+each gradient its hook with a copy into a bucket and back. As between the layers of a large program,
+this code is not in a core's caches: the program evicts it after each gradient.
+
+Must not know how ranks were started, the network between them, or how the difference is used.
 """
 
 from __future__ import annotations

@@ -1,8 +1,13 @@
-"""A step of a program in double precision: the reference of its results and gradients.
+"""A program in double precision: the reference of its results and gradients.
 
 The user's function is called again, its module and inputs are converted to doubles, and the same
-step is run. Gradients in double are compared with central differences. Must not know which
-differences are too large.
+step is run. The gradients of its loss are compared with central differences, for each parameter.
+
+All is computed in float64, on one batch of the data. Along a direction v, the derivative by
+automatic differentiation is the product of gradient and v, and the one by differences is (L(p + hv)
+- L(p - hv)) / 2h. Directions are the gradient itself, which reveals a wrong factor best, and random
+ones, which reveal other errors. Random number generators are seeded before each loss, so that
+dropout omits the same values. Must not know which differences are too large.
 """
 
 from __future__ import annotations

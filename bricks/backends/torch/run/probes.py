@@ -1,6 +1,9 @@
-"""Probes of the call overhead of a recorded program's phases, as models that are loaded.
+"""Probes as models that are loaded: of the call overhead of phases, instruments, small ONNX models.
 
-Must not know how the overhead follows from tiny programs.
+ONNX probes are the small models that every target measures: chains, reference kernels, and peaks; a
+table of their operators is all that they need. They and the instruments are sequences of PyTorch's
+own calls, timed as a whole. Their work never changes, since caches hold their latencies. Must not
+know what is measured, nor how the overhead follows from tiny programs.
 """
 
 from __future__ import annotations

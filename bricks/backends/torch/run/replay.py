@@ -1,8 +1,9 @@
 """Replays the calls of a recorded program one by one, on synthetic tensors or results of others.
 
 A call allocates its results, as it does in the program. So calls pass tensors to each other, by
-numbered handles; a walk says when a handle is released. Must not know how synthetic values are
-chosen.
+numbered handles; a walk says when a handle is released. Chained from the known state in which a
+real step began (:class:`RealStep`), calls must compute the same values as the step. Must not know
+how synthetic values are chosen, nor how calls are cut into bricks.
 """
 
 from __future__ import annotations

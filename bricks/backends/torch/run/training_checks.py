@@ -1,7 +1,10 @@
-"""The trajectory of a program's optimiser on functions with gradients by formula.
+"""Checks of a program's training: the trajectory of its optimiser, and the order of its data.
 
-An optimiser of the same class and options is made for a parameter of float64. Must not know the
-right trajectory: the parent compares with the definition of the optimiser.
+For a trajectory on functions with gradients by formula, an optimiser of the same class and options
+is made for a parameter of float64. The order in which data yield their items is a number for each
+row of each batch, by epoch. Items are identified by a digest of their contents, independently of
+the sampler. The first dimension of a batch counts its items. Must not know the right trajectory or
+order: the parent compares with the definition of the optimiser.
 """
 
 from __future__ import annotations
@@ -21,8 +24,8 @@ from bricks.backends.training_checks import (
     ItemOrders,
     OptimizerTrajectories,
     Trajectory,
+    objective_value,
     scale_for,
-    value,
 )
 from bricks.errors import BackendError
 
@@ -78,7 +81,7 @@ def _points(
     for _ in range(steps):
         optimizer.zero_grad(set_to_none=True)
         with torch.enable_grad():
-            value(objective, x.flatten(), scale).backward()
+            objective_value(objective, x.flatten(), scale).backward()
         optimizer.step()
         points.append(tuple(x.detach().flatten().tolist()))
     return tuple(points)

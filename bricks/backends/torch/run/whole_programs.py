@@ -1,6 +1,9 @@
-"""Makes a new instance of the user's program for each use: by name, or from a recording.
+"""The user's program as a whole: a new instance for each use, by name or from a recording.
 
-Must not know what programs are used for.
+Its steps are timed, or run to measure memory, or run under PyTorch's own profiler, as events of the
+recorded calls. The profiler sees more than the recorder: operators that only call others, and
+operators that kernels call. Recorded calls are matched with its events in order; events inside a
+call and all others are dropped. Must not know what programs are used for.
 """
 
 from __future__ import annotations

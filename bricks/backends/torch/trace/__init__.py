@@ -1,11 +1,10 @@
 """Traces that PyTorch's profiler writes (Kineto), and the bricks that their calls are.
 
     trace_file.py    the file: checked, events as data
-    traced_calls.py  events to calls with their samples
-    phases.py        the phases of its steps
-    launches.py      the kernels that calls have launched
+    traced_calls.py  events to calls with their samples, phases of steps, launched kernels
     signatures.py    arguments of operators, and which operators only call others
     matching.py      calls and the bricks that equal them
+    kernels.py       kernels of a run of our own, by annotation
 
 Must not import PyTorch, so that traces can be read where it is not installed.
 """

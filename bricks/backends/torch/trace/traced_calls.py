@@ -1,8 +1,12 @@
-"""Calls of operators out of the nested events of a trace.
+"""Calls of operators out of the nested events of a trace: samples, kernels, phases.
 
 A recorded program has the calls that reach an operator with a kernel of its own. In a trace they
-lie within composite operators, which only call others, and other operators lie within them. Must
-not know bricks.
+lie within composite operators, which only call others, and other operators lie within them.
+
+A call of the CUDA library launches a kernel, a copy or a set; both have the same number
+(``correlation``). The call of an operator within which the launch was is the one that the kernel
+ran for. What a phase of a step takes beyond its calls is spent in Python and in the autograd
+engine. Must not know bricks.
 """
 
 from __future__ import annotations
