@@ -17,7 +17,7 @@ from benchmarks.markdown import table
 from benchmarks.ratios import Ratios, digits
 from benchmarks.study import Benchmark, Results, Run
 from bricks.network.collective import ALL_REDUCE, Aspect
-from bricks.network.fit import rising_curve
+from bricks.network.series import rising_curve
 from bricks.network.times import MeasuredNetwork
 from bricks.report.tables import number, percent, seconds, size
 from bricks.samples.statistics import median

@@ -18,10 +18,9 @@ from benchmarks.markdown import paragraphs, table
 from benchmarks.ratios import Ratios, shortened
 from benchmarks.study import Benchmark, Failed, Results, Run
 from bricks.report.tables import number, percent, seconds, size
-from bricks.studies.generation.options import GenerationOptions
+from bricks.studies.generation.options import Generation, GenerationOptions
 from bricks.studies.generation.result import GenerationResult
 from bricks.studies.generation.study import predict_generation
-from bricks.studies.generation.texts import Generation
 from bricks.units.interval import Interval
 
 PROMPT, NEW = 256, 64

@@ -21,7 +21,7 @@ from bricks.errors import BackendError
 from bricks.report.tables import percent, seconds
 from bricks.samples.statistics import median
 from bricks.studies.numerics.comparison import compare_operators
-from bricks.studies.numerics.deepbench import deepbench
+from bricks.studies.numerics.operators import deepbench
 from bricks.units.facts import facts
 
 RUNTIMES = ("onnxruntime", "openvino", "mxnet", "torch")

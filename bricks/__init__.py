@@ -69,11 +69,9 @@ if TYPE_CHECKING:
     from bricks.session.workspace import Workspace
     from bricks.store.merge import Merged
     from bricks.store.store import Store
-    from bricks.studies.generation.batches import predict_llm
-    from bricks.studies.generation.options import GenerationOptions, LlmOptions
+    from bricks.studies.generation.options import Generation, GenerationOptions, LlmOptions
     from bricks.studies.generation.result import GenerationResult, LlmResult
-    from bricks.studies.generation.study import predict_generation
-    from bricks.studies.generation.texts import Generation
+    from bricks.studies.generation.study import predict_generation, predict_llm
     from bricks.studies.inference.result import (
         Comparison,
         ComparisonFailure,
@@ -144,10 +142,10 @@ _ORIGIN = {
     "bricks.studies.scaling.scaling": ("DataParallelTraining",),
     "bricks.studies.scaling.study": ("scale_training",),
     "bricks.studies.generation.study": ("predict_generation",),
-    "bricks.studies.generation.batches": ("predict_llm",),
+    "bricks.studies.generation.study": ("predict_llm",),
     "bricks.studies.generation.options": ("GenerationOptions", "LlmOptions"),
     "bricks.studies.generation.result": ("GenerationResult", "LlmResult"),
-    "bricks.studies.generation.texts": ("Generation",),
+    "bricks.studies.generation.options": ("Generation",),
     "bricks.studies.serving.study": ("predict_scenario",),
     "bricks.studies.serving.options": ("ScenarioOptions",),
     "bricks.studies.serving.result": ("ScenarioResult",),

@@ -21,10 +21,9 @@ from bricks.errors import BricksError, ModelError
 from bricks.session import predicting
 from bricks.session.agreement import kept
 from bricks.sources import Unread
-from bricks.studies.serving.batches import batch_latency, most_instances
 from bricks.studies.serving.hosts import ServedSetting, least
 from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad, Serving
-from bricks.studies.serving.service import BatchLatency, ServiceTimes
+from bricks.studies.serving.service import BatchLatency, ServiceTimes, batch_latency, most_instances
 
 if TYPE_CHECKING:
     from bricks.compose.basis import Basis

@@ -30,8 +30,8 @@ from bricks.samples.measurement import round_spread
 from bricks.session import peak_memory, predicting
 from bricks.session.machine_peaks import Peaks, call_s, measured_peaks
 from bricks.sources import Unread
-from bricks.sources.defaults import INT8
 from bricks.sources.quantised import Quantisation
+from bricks.sources.source import INT8
 from bricks.units.interval import Interval
 
 if TYPE_CHECKING:

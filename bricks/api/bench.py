@@ -16,7 +16,7 @@ from bricks.session import measuring, predicting, whole_models
 from bricks.session.defaults import CACHE
 from bricks.session.options import Options
 from bricks.session.workspace import Workspace, silent
-from bricks.sources.defaults import UNQUANTIZED
+from bricks.sources.source import UNQUANTIZED
 
 if TYPE_CHECKING:
     import onnx

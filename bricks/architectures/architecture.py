@@ -5,7 +5,9 @@ Must not know any model by name.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from bricks.errors import ModelError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,3 +99,32 @@ class Architecture:
     @property
     def _norm(self) -> int:
         return self.hidden * (2 if self.layer_norm else 1)
+
+
+def part_of(name: str, of: Architecture, cards: int) -> Architecture:
+    """What each of ``cards`` has of the decoder ``name``; ``of`` itself on a single card.
+
+    Where there are fewer key/value heads than cards, cards share copies of one; the vocabulary is
+    padded to a multiple of the cards. Raises :class:`ModelError` for a number of cards that does
+    not divide heads and columns.
+    """
+    if not divides(of, cards):
+        most = max(count for count in range(1, cards) if divides(of, count))
+        raise ModelError(
+            f"{cards} cards cannot divide {name} equally, which has {of.heads} heads,"
+            f" {of.kv_heads} of keys and values, and {of.inner} columns: give --tensor-parallel"
+            f" {most}"
+        )
+    return replace(
+        of,
+        heads=of.heads // cards,
+        kv_heads=max(1, of.kv_heads // cards),
+        inner=of.inner // cards,
+        vocabulary=-(-of.vocabulary // cards),
+    )
+
+
+def divides(of: Architecture, cards: int) -> bool:
+    """Whether ``cards`` can divide the decoder."""
+    copies = max(of.kv_heads, cards) % min(of.kv_heads, cards)
+    return not (of.heads % cards or of.inner % cards or copies)

@@ -186,7 +186,7 @@ def _question(slo: SloOptions, settings: SettingOptions, known: Sequence[Target]
 
 def _refuse_crowding(targets: Sequence[Target], instances: int) -> None:
     """:class:`UsageError` if no target has a core for each thread of so many instances."""
-    from bricks.studies.serving.batches import most_instances
+    from bricks.studies.serving.service import most_instances
 
     most = max(map(most_instances, targets))
     if instances > most:

@@ -127,7 +127,7 @@ def import_(asked: ResultsFile, traced: TraceOptions, output: CacheOptions) -> N
     from bricks.session.run_import import merge_run
     from bricks.session.trace_import import trace_offer
     from bricks.store import Store
-    from bricks.suite.portable.run_results import is_run
+    from bricks.suite.portable import is_run
 
     if (profiled := trace_offer(asked.file)) is not None:
         import_trace(asked.file, *profiled, traced, output)

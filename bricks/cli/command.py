@@ -13,8 +13,16 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from bricks.cli import completion
-from bricks.studies.option_fields import flag_of, group_of, kind_of, made, name_of, name_of_flag
-from bricks.studies.options import Option, option_of
+from bricks.studies.options import (
+    Option,
+    flag_of,
+    group_of,
+    kind_of,
+    made,
+    name_of,
+    name_of_flag,
+    option_of,
+)
 
 
 @dataclass(frozen=True, slots=True)

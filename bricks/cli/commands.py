@@ -99,7 +99,7 @@ class LazyCommands(Mapping[str, Any]):
 
     def __iter__(self) -> Iterator[str]:
         """Names of the commands of bricks, then of others' studies."""
-        from bricks.studies.offer import names
+        from bricks.studies.study import names
 
         yield from (name for summaries in SECTIONS.values() for name in summaries)
         yield from (name for name in names() if name not in NAMES)
@@ -117,7 +117,7 @@ def _own(name: str) -> Any:
 
 def _of_others(name: str) -> Any:
     """The function of a study of another package; raises :class:`KeyError` if there is none."""
-    from bricks.studies.offer import offer
+    from bricks.studies.study import offer
 
     study = offer(name)
     if study is None:

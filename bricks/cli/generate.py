@@ -125,7 +125,7 @@ def _write_portable(
 ) -> None:
     from bricks._version import __version__
     from bricks.session.portable import portable_content
-    from bricks.suite.portable.archive import write_portable
+    from bricks.suite.portable import write_portable
 
     content = portable_content(workspace, models, code=code)
     write_portable(path, content, package=__version__)

@@ -204,7 +204,7 @@ def _on_hosts(
     store: Store, request: NetworkRequest, scheduler: str, progress: Progress
 ) -> NetworkMeasured:
     from bricks.fleet.cluster import connected
-    from bricks.fleet.networks import measure_between_hosts
+    from bricks.fleet.ranks import measure_between_hosts
 
     with connected(scheduler) as cluster:
         return measure_between_hosts(cluster, store, request, progress)

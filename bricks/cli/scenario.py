@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bricks.cli.scenario_options import ScenarioCommandOptions
 from bricks.cli.study import command_of
-from bricks.studies.offer import StudyOffer
+from bricks.studies.study import StudyOffer
 
 if TYPE_CHECKING:
     from bricks.session.workspace import Workspace

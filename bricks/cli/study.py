@@ -30,9 +30,8 @@ from bricks.cli.pages import check_page, today, write_page
 from bricks.cli.warnings import warn_of_crowding
 from bricks.cli.workspaces import open_workspace
 from bricks.report.study_views import StudyView, view_of_study
-from bricks.studies.offer import StudyOffer
-from bricks.studies.option_fields import made
-from bricks.studies.options import option
+from bricks.studies.options import made, option
+from bricks.studies.study import StudyOffer
 
 if TYPE_CHECKING:
     pass

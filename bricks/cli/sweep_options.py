@@ -16,13 +16,12 @@ from bricks.cli.options import MODELS, RUNNING
 from bricks.errors import UsageError, suggestion
 from bricks.graph.sizes import LARGEST_DIM
 from bricks.session.defaults import MAX_THREADS, RUNTIME
-from bricks.sources.defaults import UNQUANTIZED
+from bricks.sources.source import UNQUANTIZED
 from bricks.studies.options import option, systems_option
 
 if TYPE_CHECKING:
     from bricks.cli.options import EstimateOptions
-    from bricks.studies.inference.mix import MixedSize
-    from bricks.studies.inference.settings import Axes, Setting
+    from bricks.studies.inference.settings import Axes, MixedSize, Setting
 
 T = TypeVar("T")
 
@@ -80,8 +79,8 @@ def shapes_of_each(flag: str, texts: Sequence[str]) -> tuple[tuple[str, ...], ..
 
 
 def sizes_of(flag: str, text: str) -> Sequence[MixedSize]:
-    """The sizes in the file ``text``; see :func:`~bricks.studies.inference.mix.read_sizes`."""
-    from bricks.studies.inference.mix import read_sizes
+    """The sizes in the file ``text``; see :func:`~bricks.studies.inference.settings.read_sizes`."""
+    from bricks.studies.inference.settings import read_sizes
 
     return read_sizes(Path(text))
 

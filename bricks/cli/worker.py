@@ -30,7 +30,7 @@ def worker(options: WorkerOptions) -> None:
 
     Example: bricks worker tls://192.0.2.1:8786
     """
-    from bricks.fleet.worker import serve
+    from bricks.fleet.cluster import serve
 
     scheduler = options.scheduler
     try:

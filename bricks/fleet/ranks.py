@@ -1,7 +1,7 @@
 """Ranks on hosts of the fleet: each host runs one, and answers requests.
 
 ``RankHosts`` is the coordinator's side, the functions below are what it calls on a host. Must not
-know how hosts are reached (:class:`~bricks.fleet.hosts.Cluster`), or what ranks are asked.
+know how hosts are reached (:class:`~bricks.fleet.coordinator.Cluster`), or what ranks are asked.
 """
 
 from __future__ import annotations
@@ -14,17 +14,26 @@ from typing import TYPE_CHECKING, Any
 from bricks._version import __version__
 from bricks.closing import Closing
 from bricks.errors import FleetError, WorkerError, first_line
-from bricks.measure.protocol.ranks import JoinGroup, OpenGroup
+from bricks.measure.protocol.ranks import JoinGroup, OpenGroup, ReadInterface
 from bricks.measure.ranks import JOIN_TIMEOUT_S
 from bricks.measure.supervisor import Supervisor
-from bricks.session.networks import collectives_settings
+from bricks.session.networks import (
+    NetworkMeasured,
+    NetworkRequest,
+    collectives_settings,
+    collectives_target,
+    measure_on,
+    network_of,
+)
 from bricks.store.owners import host_id
 from bricks.system import System, fingerprint, logical_cpus
 from bricks.system.interface import interface_of
 
 if TYPE_CHECKING:
-    from bricks.fleet.hosts import Cluster, RemoteCall
+    from bricks.fleet.coordinator import Cluster, RemoteCall
+    from bricks.measure.progress import Progress
     from bricks.measure.protocol.request import Answer, Request
+    from bricks.store import Store
     from bricks.system.host_conditions import HostConditions
 
 _POLL_S = 0.002
@@ -206,3 +215,27 @@ class RankHosts(Closing):
             return call.result()
         except Exception as exc:  # of any kind: it comes from another host
             raise WorkerError(f"{self._title(rank)}: {first_line(exc)}") from exc
+
+
+_TIMEOUT_S = 60.0
+
+
+def measure_between_hosts(
+    cluster: Cluster, store: Store, request: NetworkRequest, progress: Progress
+) -> NetworkMeasured:
+    """Measure collectives between hosts of ``cluster``, a rank on each.
+
+    Raises FleetError where hosts cannot take part; see
+    :func:`~bricks.session.networks.measure_on` for other errors.
+    """
+    request.refuse()
+    with RankHosts(cluster, request.ranks, request.backend) as workers:
+        requests = [ReadInterface(host_facts["interface"]) for host_facts in workers.facts]
+        facts = workers.ask_each(requests, timeout_s=_TIMEOUT_S)
+        network = network_of(
+            request.name, facts, workers.systems,
+            same_host=workers.same_host, cores_per_rank=workers.cores_per_rank,
+        )  # fmt: skip
+        system, version = store.systems.named(workers.systems[0]), workers.facts[0]["version"]
+        target = collectives_target(network, system, request.backend, version)
+        return measure_on(store, workers, network, target, request, progress)

@@ -7,6 +7,7 @@ how long anything takes.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -83,3 +84,36 @@ class Collective:
         if match is None or match[1] not in OPERATIONS or match[4] not in list(Aspect):
             return None
         return cls(match[1], int(match[2]), int(match[3]), Aspect(match[4]))
+
+
+Factor = Callable[[int], float]
+
+
+def steps(operation: str, ranks: int) -> float:
+    """The number of consecutive messages; 0 for a single rank."""
+    return _FACTORS[operation][0](ranks)
+
+
+def volume(operation: str, ranks: int) -> float:
+    """The bytes that cross the link of a rank one after the other, over those of the tensor."""
+    return _FACTORS[operation][1](ranks)
+
+
+def bytes_sent(operation: str, num_bytes: int, ranks: int) -> float:
+    """The bytes that a rank sends, on average over ranks."""
+    if operation == "broadcast":  # the tree has one message of all bytes to each other rank
+        return num_bytes * (ranks - 1) / ranks
+    return volume(operation, ranks) * num_bytes
+
+
+def _levels(ranks: int) -> float:
+    return float((ranks - 1).bit_length())
+
+
+_FACTORS: dict[str, tuple[Factor, Factor]] = {
+    "all_reduce": (lambda n: 2.0 * (n - 1), lambda n: 2.0 * (n - 1) / n),
+    "all_gather": (lambda n: float(n - 1), lambda n: (n - 1) / n),
+    "reduce_scatter": (lambda n: float(n - 1), lambda n: (n - 1) / n),
+    "broadcast": (_levels, _levels),
+}
+assert _FACTORS.keys() == set(OPERATIONS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -23,16 +23,19 @@ from bricks.network.collective import (
     REDUCE_SCATTER,
     Aspect,
     Collective,
+    steps,
+    volume,
     written,
 )
-from bricks.network.formulas import steps, volume
 from bricks.network.series import SizeSeries
 from bricks.samples.statistics import MIN_RANKED, NORMAL_95, spread
+from bricks.system.cards import NvLink, card_of
 from bricks.units.interval import Interval
 
 if TYPE_CHECKING:
-    from bricks.network.fit import Fit
+    from bricks.network.series import Fit
     from bricks.samples.measurement import Measurement, Round
+    from bricks.system.accelerator import Accelerator
 
 __all__ = [
     "ALL_GATHER", "ALL_REDUCE", "BROADCAST", "EXTRAPOLATED", "FITTED", "MEASURED", "PUBLISHED",
@@ -285,3 +288,96 @@ def _shared(isolated: NetworkEstimate) -> NetworkEstimate:
     time_s = isolated.interval
     middle_s = (1 + _MAX_SHARING) / 2 * time_s.value
     return NetworkEstimate(Interval(middle_s, time_s.low, _MAX_SHARING * time_s.high), EXTRAPOLATED)
+
+
+# How far a collective may be off in either direction. Assumed: none was run.
+UNCHECKED_FACTOR = 2.0
+
+# A rank computes this much slower at most while NCCL's channels, 32 of them, occupy as many of the
+# 132 multiprocessors of an H100. Assumed of all cards.
+_MAX_SLOWDOWN = 132 / (132 - 32)
+
+
+@dataclass(frozen=True, slots=True)
+class NcclProtocol:
+    """A protocol of NCCL: seconds of a collective and of a step, and the share of bandwidth."""
+
+    base_s: float
+    step_s: float
+    bandwidth_share: float
+
+
+# LL, LL128 and Simple on a ring over NVLink.
+PROTOCOLS: Sequence[NcclProtocol] = (
+    NcclProtocol(6.6e-6, 0.6e-6, 0.5),
+    NcclProtocol(14.0e-6, 1.9e-6, 0.92),
+    NcclProtocol(8.4e-6, 3.4e-6, 1.0),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedCards:
+    """Cards that ``nvlink`` joins, by NCCL's cost model."""
+
+    nvlink: NvLink
+    name: str = "NVLink"
+    cores_per_rank: float = 1.0
+
+    def time(
+        self, operation: str, num_bytes: int, ranks: int, *, computing: bool
+    ) -> NetworkEstimate:
+        """See :class:`~bricks.network.times.Network`: the time of the fastest protocol."""
+        refuse_impossible(operation, num_bytes, ranks)
+        if ranks == 1:
+            return NOTHING
+        messages, sent_bytes = steps(operation, ranks), volume(operation, ranks) * num_bytes
+        seconds = min(
+            of.base_s
+            + messages * of.step_s
+            + sent_bytes / (of.bandwidth_share * self.nvlink.one_way_bytes_per_s)
+            for of in PROTOCOLS
+        )
+        return NetworkEstimate(Interval.within_factor(seconds, UNCHECKED_FACTOR), PUBLISHED)
+
+    def slowdown(self, ranks: int) -> NetworkEstimate:
+        """See :class:`~bricks.network.times.Network`."""
+        if ranks == 1:
+            return NetworkEstimate(Interval.exact(1.0), STATED)
+        return NetworkEstimate(Interval(1.0, 1.0, _MAX_SLOWDOWN), PUBLISHED)
+
+
+def linked_cards(accelerator: Accelerator | None) -> LinkedCards | None:
+    """The cards that NVLink joins with one like ``accelerator``; None if it has none."""
+    card = None if accelerator is None else card_of(accelerator)
+    return None if card is None or card.nvlink is None else LinkedCards(card.nvlink)
+
+
+@dataclass(frozen=True, slots=True)
+class CardsThenHosts:
+    """``cards`` for as many ranks as they are; between more, the network ``hosts``."""
+
+    cards: LinkedCards
+    hosts: Network
+
+    @property
+    def name(self) -> str:
+        """See :class:`~bricks.network.times.Network`."""
+        return self.cards.name
+
+    @property
+    def cores_per_rank(self) -> float:
+        """See :class:`~bricks.network.times.Network`."""
+        return self.cards.cores_per_rank
+
+    def time(
+        self, operation: str, num_bytes: int, ranks: int, *, computing: bool
+    ) -> NetworkEstimate:
+        """See :class:`~bricks.network.times.Network`."""
+        return self._between(ranks).time(operation, num_bytes, ranks, computing=computing)
+
+    def slowdown(self, ranks: int) -> NetworkEstimate:
+        """See :class:`~bricks.network.times.Network`."""
+        return self._between(ranks).slowdown(ranks)
+
+    def _between(self, ranks: int) -> Network:
+        return self.cards if ranks <= self.cards.nvlink.cards else self.hosts

@@ -39,14 +39,10 @@ from bricks.graph.shapes import make_concrete
 from bricks.graph.sizes import parse_shape
 from bricks.graph.topology import check_attributes
 from bricks.graph.wire import skim, skim_bytes
-from bricks.reading.bulk import check_bulk
-from bricks.reading.data_folder import check_locations, link_data_folder
+from bricks.reading.checks import check_bulk, check_locations, checked_program, link_data_folder
 from bricks.reading.digest import digest, digests_of_choosing
-from bricks.reading.functions import inlined
-from bricks.reading.loaded_values import load_steering_values
-from bricks.reading.normal_form import drop_shapes, normalise
-from bricks.reading.program_file import checked_program
-from bricks.reading.tiny_weights import tiny_weights
+from bricks.reading.normal_form import drop_shapes, inlined, normalise
+from bricks.reading.values import load_steering_values, tiny_weights
 
 if TYPE_CHECKING:
     from bricks.graph.sketch import Sketch

@@ -8,7 +8,7 @@ from bricks.backends import default
 from bricks.graph.form import ModelForm
 from bricks.measure.defaults import PRECISION, TIMEOUT_S
 from bricks.predict.defaults import MIN as MIN_PROBE_BRICKS
-from bricks.sources.defaults import GRANULARITY, PROGRAMS_RUNTIME
+from bricks.sources.source import GRANULARITY, PROGRAMS_RUNTIME
 
 __all__ = [
     "CACHE",

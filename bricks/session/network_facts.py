@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bricks.network.collective import OPERATIONS, Aspect
-from bricks.network.formulas import volume
+from bricks.network.collective import OPERATIONS, Aspect, volume
 from bricks.units.facts import json_of
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from bricks.samples.measurement import PROTOCOL
 from bricks.session.options import DISPLACED_BYTES
 from bricks.session.translation import calls_on
 from bricks.session.translation import decomposed as cut_translated
-from bricks.suite.portable.archive import PortableContent, PortableVariant
+from bricks.suite.portable import PortableContent, PortableVariant
 from bricks.system.allocator import KEPT, KEPT_TUNABLES, TUNABLES
 from bricks.zoo import zoo_folder
 

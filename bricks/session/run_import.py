@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bricks.errors import ModelError, StoreError, first_line
-from bricks.suite.portable.run_results import RunResults
+from bricks.suite.portable import RunResults
 
 if TYPE_CHECKING:
     from bricks.store import Store

@@ -4,8 +4,7 @@ Here because a word on a command line, an argument of the library and an address
 models the same way. Must not know what is done with a model.
 """
 
-from bricks.sources.files import OnnxFile
-from bricks.sources.in_memory import InMemory
+from bricks.sources.files import InMemory, OnnxFile, SuiteFile
 from bricks.sources.opening import (
     exactly_one,
     find,
@@ -27,7 +26,6 @@ from bricks.sources.programs import (
     zoo_of,
 )
 from bricks.sources.source import PrivateBricks, ReadOptions, ReadResult, Source, Unread
-from bricks.sources.suites import SuiteFile
 
 __all__ = [
     "ZOO_FOLDER", "Function", "InMemory", "OnnxFile", "PrivateBricks", "ReadOptions", "ReadResult",

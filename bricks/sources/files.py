@@ -6,13 +6,20 @@ Users type paths, so this module also answers typing errors. Must not know the c
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from bricks.errors import ModelError, nearest
+from bricks.errors import BricksError, ModelError, UsageError, nearest
 from bricks.reading.kept_models import read_once
-from bricks.sources.source import ReadOptions, ReadResult, attempted
+from bricks.sources.source import PrivateBricks, ReadOptions, ReadResult, Unread, attempted
+
+if TYPE_CHECKING:
+    import onnx
+    from onnx_graphsurgeon import Graph
+
+    from bricks import suite
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,3 +104,66 @@ def _nearest_path(path: Path) -> Path | None:
 
 def _onnx_files(folder: Path) -> list[Path]:
     return sorted(p for p in folder.iterdir() if p.suffix.lower() == ".onnx" and p.is_file())
+
+
+@dataclass(frozen=True, slots=True)
+class InMemory:
+    """A model object in memory, which is written to a new ``folder`` and read from there."""
+
+    model: onnx.ModelProto | Graph
+    folder: Callable[[], Path]
+    word: str = ""
+
+    def open(self, options: ReadOptions) -> Iterator[ReadResult]:
+        """The model, its open dimensions fixed as ``options`` say."""
+        # Here: to predict what is measured, nothing more need be imported.
+        from bricks.graph.in_memory import proto_of, title_of, write_model
+
+        proto = proto_of(self.model)
+        title = title_of(proto)
+        yield from OnnxFile(self.word, title, write_model(proto, self.folder(), title)).open(
+            options
+        )
+
+
+def is_suite(reference: str) -> bool:
+    """Whether ``reference`` names a suite."""
+    return reference.lower().endswith(".zip")
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteFile:
+    """The suite in the archive that ``word`` is the path of."""
+
+    word: str
+
+    def open(self, options: ReadOptions) -> Iterator[ReadResult]:
+        """Its models, or the bricks of a private suite.
+
+        Raises :class:`UsageError` for a batch size, shapes or values, and for another granularity.
+        """
+        from bricks.suite import read_suite  # here: importing onnx takes a moment
+
+        path = Path(self.word)
+        if options.batch is not None or options.shapes or options.values:
+            raise UsageError(
+                f"the inputs in {path} are fixed: leave out --batch, --shape, --value and --inputs"
+            )
+        try:
+            contents = read_suite(path)
+        except BricksError as error:
+            yield ReadResult(self.word, Unread(str(path), error))
+            return
+        yield from self._opened(contents, options.granularity)
+
+    def _opened(self, contents: suite.Suite, granularity: str) -> Iterator[ReadResult]:
+        path = Path(self.word)
+        if contents.granularity != granularity:
+            raise UsageError(
+                f"{path} was cut at granularity {contents.granularity}: give --granularity"
+                f" {contents.granularity}"
+            )
+        if contents.bricks:
+            yield ReadResult(self.word, PrivateBricks(str(path), contents.bricks))
+        for model in contents.models:
+            yield ReadResult(self.word, model)

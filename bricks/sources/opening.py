@@ -12,11 +12,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from bricks.errors import BricksError, ModelError, UsageError
-from bricks.sources.defaults import INT8
-from bricks.sources.files import OnnxFile, files
+from bricks.sources.files import OnnxFile, SuiteFile, files, is_suite
 from bricks.sources.programs import Function, RecordedProgram, recorded_program
-from bricks.sources.source import PrivateBricks, ReadOptions, ReadResult, Source, Unread
-from bricks.sources.suites import SuiteFile, is_suite
+from bricks.sources.source import INT8, PrivateBricks, ReadOptions, ReadResult, Source, Unread
 from bricks.zoo import entry, is_entry
 
 if TYPE_CHECKING:

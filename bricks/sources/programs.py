@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from bricks.errors import UsageError, suggestion
 from bricks.graph.form import ModelForm
 from bricks.graph.program_phases import TRAINING
-from bricks.sources.defaults import PROGRAMS_RUNTIME
-from bricks.sources.source import ReadOptions, ReadResult, attempted
+from bricks.sources.source import PROGRAMS_RUNTIME, ReadOptions, ReadResult, attempted
 from bricks.system.accelerator import CPU
 from bricks.zoo import ZooEntry, entries, find_training, is_entry, programs
 

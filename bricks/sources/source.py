@@ -9,13 +9,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from bricks.backends import default
 from bricks.errors import BricksError, UsageError, suggestion
-from bricks.sources.defaults import GRANULARITY, PROGRAMS_RUNTIME, QUANTIZE, UNQUANTIZED
+from bricks.graph.form import ModelForm
 from bricks.system.accelerator import CPU
 
 if TYPE_CHECKING:
     from bricks.decompose.plan import Brick
     from bricks.graph.model import Model
+
+GRANULARITY = "executed"
+PROGRAMS_RUNTIME = default(ModelForm.PROGRAMS)  # of programs, unless another one is named
+
+# The forms of numbers that models are quantised to; by default they stay as they are.
+UNQUANTIZED, INT8 = "none", "int8"
+QUANTIZE = (UNQUANTIZED, INT8)
 
 
 @dataclass(frozen=True, slots=True)

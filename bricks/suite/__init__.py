@@ -3,9 +3,9 @@
 Must not know how anything is measured, nor any measurement.
 """
 
-from bricks.suite.private import decoys
 from bricks.suite.suite import (
     Suite,
+    decoys,
     pack_model,
     read_suite,
     unpack_model,

@@ -26,7 +26,7 @@ from bricks.session.targets import runtime_facts
 from bricks.session.workspace import Workspace
 from bricks.system.names import names_of
 from bricks.units.facts import facts
-from bricks.web.answer_rows import AnswerRow, LackingRow, fastest_first, row_of
+from bricks.web.answers import AnswerRow, LackingRow, fastest_first, row_of
 from bricks.web.server_limits import Keep, ServerLimits
 
 if TYPE_CHECKING:

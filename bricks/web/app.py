@@ -20,13 +20,11 @@ from bricks.errors import BricksError, ModelError, UsageError
 from bricks.store.published_index import folder as published_folder
 from bricks.web import openapi, pages
 from bricks.web.answer_service import AnswerService
-from bricks.web.guard import Guard, error_texts
 from bricks.web.jobs import Busy, Jobs
 from bricks.web.model_routes import ModelRoutes
-from bricks.web.requests import Pages
+from bricks.web.requests import Guard, Pages, error_texts
 from bricks.web.server_limits import Keep, ServerLimits
-from bricks.web.study_routes import StudyRoutes
-from bricks.web.study_service import StudyService
+from bricks.web.study_routes import StudyRoutes, StudyService
 from bricks.zoo import entries
 from bricks.zoo.catalogue import zoo_folder
 

@@ -5,25 +5,30 @@ Must not know how answers are computed.
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from bricks.errors import one_line
+from bricks.errors import BricksError, OpenDimensions, one_line
 from bricks.web import pages
-from bricks.web.answer_page import answer_values, headline, with_bound
-from bricks.web.answer_question import AnswerQuestion, checked_batch
-from bricks.web.answer_rows import AnswerRow
 from bricks.web.answer_service import DIGEST, AnswerService, ModelAnswers, ModelPictures
-from bricks.web.guard import CSP, PICTURES
-from bricks.web.jobs import DONE, FAILED, Job, Jobs
-from bricks.web.model_work import ModelWork, zoo_origin
+from bricks.web.answers import (
+    AnswerQuestion,
+    AnswerRow,
+    answer_values,
+    checked_batch,
+    headline,
+    with_bound,
+)
+from bricks.web.jobs import DECOMPOSING, DONE, FAILED, PREDICTING, READING, Job, Jobs, JobWorker
 from bricks.web.questioned_models import QuestionedModel, QuestionedModels
 from bricks.web.requests import (
+    CSP,
     HTML,
+    PICTURES,
     Pages,
     client_of,
     form_of,
@@ -32,11 +37,13 @@ from bricks.web.requests import (
     refuse_other_sites,
     when_done,
 )
+from bricks.web.server_limits import Keep
 from bricks.zoo import entry
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+    from bricks.graph.model import Model
     from bricks.web.server_limits import ServerLimits
 
 _MAX_NAME = 200
@@ -249,3 +256,54 @@ class ModelRoutes:
 def _query(request: Request) -> str:
     """The question of a request without its batch, as a query."""
     return AnswerQuestion.of(request.query_params).without_batch.query
+
+
+@dataclass(slots=True)
+class ModelWork:
+    """Answers for the model of ``origin``."""
+
+    service: AnswerService
+    models: QuestionedModels
+    origin: QuestionedModel
+
+    async def __call__(self, job: Job, worker: JobWorker) -> None:
+        """Do the work; ``job`` has the digest and the address of the answers then."""
+        job.state = READING
+        try:
+            model = await worker.call(self.origin.read)
+        except OpenDimensions:
+            self.models.hold(job.id, self.origin)  # until somebody gives the sizes
+            raise
+        decomposition = None
+        if not await self.service.knows(model):
+            job.state = DECOMPOSING
+            decomposition = await worker.call(lambda: worker.decomposer(model))
+        job.state = PREDICTING
+        await self.service.add(model, decomposition)
+        if self.origin.content is None:  # of the zoo: those of others are read in workers alone
+            await self.service.translate(model)
+        self._keep(model)
+        await self.service.answered(model.digest)
+        job.digest, job.address = model.digest, f"/models/{model.digest}"
+
+    def _keep(self, model: Model) -> None:
+        """Keep what the server keeps of the model, and its origin for other batches."""
+        if self.origin.content is not None and self.service.keep is Keep.MODEL:
+            self.service.keep_model(model)
+        if self.service.keep is not Keep.NOTHING or self.origin.content is None:
+            self.models.hold(model.digest, self.origin)
+            self.models.answered(self.origin, model.digest)
+
+
+def zoo_origin(name: str, batch: int, digest: str) -> QuestionedModel | None:
+    """The zoo model ``name`` with this batch; None unless its digest is ``digest``.
+
+    An upload may have the name of a zoo model.
+    """
+    for origin in (QuestionedModel(name), QuestionedModel(name, batch=batch)):
+        try:
+            if origin.read().digest == digest:
+                return origin
+        except BricksError:
+            return None
+    return None

@@ -8,11 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bricks._version import __version__
-from bricks.web.study_form import FLAG, NUMBER, StudyForm
-from bricks.web.study_pages import study_pages
+from bricks.web.study_pages import FLAG, NUMBER, StudyForm, study_pages
 
 if TYPE_CHECKING:
-    from bricks.studies.offer import StudyOffer, StudyPage
+    from bricks.studies.study import StudyOffer, StudyPage
     from bricks.web.server_limits import ServerLimits
 
 Schema = dict[str, Any]

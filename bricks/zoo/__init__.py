@@ -11,12 +11,13 @@ from bricks.zoo.catalogue import (
     decoders,
     entries,
     entry,
+    find_training,
     is_entry,
     programs,
     put,
+    trainings,
     zoo_folder,
 )
-from bricks.zoo.trainings import find_training, trainings
 
 __all__ = [
     "DECODER", "DECODERS", "PROGRAMS", "ZooEntry", "decoders", "entries", "entry",

@@ -8,6 +8,7 @@ another package reads them, and importing onnx takes longer than everything here
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -17,7 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from bricks.errors import ModelError, first_line, nearest
+from bricks.errors import ModelError, first_line, nearest, suggestion
 from bricks.graph.program_phases import INFERENCE
 
 _MANIFEST = "manifest.json"
@@ -196,3 +197,31 @@ def _hint(name: str, zoo: Iterable[str]) -> str:
     if len(names) > _MAX_NAMED:
         return f"the zoo has {len(names)} models, 'bricks zoo list' names them"
     return f"the zoo has {', '.join(names)}"
+
+
+TRAININGS = "training"
+
+
+def trainings() -> dict[str, str]:
+    """The functions, as ``training/FILE.py:FUNCTION`` relative to the zoo, by their names."""
+    functions = {}
+    for path in sorted((zoo_folder() / TRAININGS).glob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                functions[node.name] = f"{TRAININGS}/{path.name}:{node.name}"
+    return functions
+
+
+def find_training(name: str) -> tuple[str, bool]:
+    """The function that ``name`` refers to, and whether its file is relative to the zoo.
+
+    ``name`` is a function as ``FILE.py:FUNCTION`` or ``module:FUNCTION``, or the name of a workload
+    of the zoo. Raises :class:`ModelError` if there is none.
+    """
+    if is_entry(name):
+        return name, False
+    known = trainings()
+    if name not in known:
+        otherwise = "give FILE.py:FUNCTION, or one of"
+        raise ModelError(f"no workload is called {name!r}: {suggestion(name, known, otherwise)}")
+    return known[name], True

@@ -20,7 +20,7 @@ from bricks.compose.estimate import Estimate
 from bricks.compose.uncertainty import Uncertainty
 from bricks.session.targets import short_names
 from bricks.store import Store
-from bricks.studies.serving.batches import most_instances
+from bricks.studies.serving.service import most_instances
 from bricks.system import fingerprint
 
 HOME = fingerprint()

@@ -7,9 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from refusals import refused
 
-from bricks.architectures.architecture import Architecture
+from bricks.architectures.architecture import Architecture, divides, part_of
 from bricks.architectures.published import PUBLISHED
-from bricks.architectures.tensor_parallel import divides, part_of
 from bricks.errors import ModelError
 
 names = st.sampled_from(sorted(PUBLISHED))

@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 from refusals import refused
 
-from bricks.architectures.decoder import decoder_model
-from bricks.architectures.naming import architecture, nearest_name
-from bricks.architectures.published import PUBLISHED
-from bricks.architectures.weights import QUANTISATIONS
+from bricks.architectures.decoder import QUANTISATIONS, decoder_model
+from bricks.architectures.published import PUBLISHED, architecture, nearest_name
 from bricks.errors import ModelError
 
 

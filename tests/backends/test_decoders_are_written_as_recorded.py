@@ -12,9 +12,8 @@ import pytest
 from tiers import slow_but
 
 from benchmarks.gpu.raw import protos
-from bricks.architectures.architecture import Architecture
+from bricks.architectures.architecture import Architecture, part_of
 from bricks.architectures.published import PUBLISHED
-from bricks.architectures.tensor_parallel import part_of
 from bricks.backends.torch.cuda_calls import translated
 from bricks.backends.torch.decoders import decoder_step
 from bricks.decompose.build import build

@@ -17,7 +17,7 @@ from bricks.cli.help import FIRST_STEPS, page_of
 from bricks.cli.main import root_command
 from bricks.decompose.granularity import Granularity
 from bricks.predict.effort import EFFORTS
-from bricks.studies.numerics.named import LISTS
+from bricks.studies.numerics.operators import LISTS
 
 
 def below(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -24,19 +24,17 @@ from bricks.report.tables import duration
 from bricks.session.local_networks import loopback_network
 from bricks.session.networks import NetworkRequest
 from bricks.store import Store
-from bricks.studies.scaling.buckets import Gradient
-from bricks.studies.scaling.copies import SIZES, CopyTimes, by_size
 from bricks.studies.scaling.options import COLLECTIVES, STRATEGIES
 from bricks.studies.scaling.result import CheckedStep
 from bricks.studies.scaling.scaling import DataParallelTraining, Scaling
-from bricks.studies.scaling.steps import RankModels, RankSteps
+from bricks.studies.scaling.steps import SIZES, CopyTimes, RankModels, RankSteps, by_size
 from bricks.studies.scaling.strategies import (
     DistributedDataParallel,
     Horovod,
     ParameterServer,
     Strategy,
 )
-from bricks.studies.scaling.training_step import TrainingStep
+from bricks.studies.scaling.training_step import Gradient, TrainingStep
 from bricks.units.interval import Interval
 from bricks.zoo import programs
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bricks.architectures.architecture import Architecture
-from bricks.architectures.tensor_parallel import part_of
+from bricks.architectures.architecture import Architecture, part_of
 from bricks.backends.torch.decoders import decoder_step
 from bricks.compose.basis import Basis
 from bricks.compose.device.basis import DeviceBasis
@@ -29,9 +28,8 @@ from bricks.decompose.granularity import Granularity
 from bricks.decompose.plan import Decomposition
 from bricks.graph.model import Model
 from bricks.graph.view import graph_of
-from bricks.network.card_links import LinkedCards
-from bricks.network.formulas import bytes_sent, steps
-from bricks.network.times import StatedNetwork
+from bricks.network.collective import bytes_sent, steps
+from bricks.network.times import LinkedCards, StatedNetwork
 from bricks.reading.digest import digest
 from bricks.samples.measurement import Measurement, Round
 from bricks.system.cards import NvLink, card_named

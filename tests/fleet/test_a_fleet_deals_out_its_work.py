@@ -17,9 +17,8 @@ from refusals import refused
 from bricks.errors import BackendError, FleetError, ModelError
 from bricks.fleet import coordinator
 from bricks.fleet import host as on_host
-from bricks.fleet.coordinator import Coordinator
+from bricks.fleet.coordinator import Coordinator, HostStatus
 from bricks.fleet.host import BatchResult
-from bricks.fleet.hosts import HostStatus
 from bricks.graph.model import Model
 from bricks.measure.conditions import Conditions
 from bricks.measure.rounds import StopRule

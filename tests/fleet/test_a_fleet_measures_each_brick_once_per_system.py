@@ -30,8 +30,7 @@ from bricks import __version__
 from bricks.errors import FleetError, UsageError
 from bricks.fleet import host as on_host
 from bricks.fleet.cluster import checked_address, connected
-from bricks.fleet.coordinator import Coordinator
-from bricks.fleet.hosts import Cluster, HostStatus
+from bricks.fleet.coordinator import Cluster, Coordinator, HostStatus
 from bricks.fleet.report import FleetMeasured
 from bricks.measure.conditions import Conditions
 from bricks.reading.read import read_model

@@ -16,7 +16,7 @@ from bricks.backends.heating import Heating
 from bricks.report.tables import disturbance
 from bricks.samples.measurement import Round
 from bricks.samples.sampling import Sampling
-from bricks.suite.portable.runner.summary import RunSummary
+from bricks.suite.runner.suite_run import RunSummary
 from bricks.system.accelerator_state import AcceleratorState, joined
 
 ONCE = Conditions(rule=StopRule(min_rounds=1, max_rounds=1, passes=1), exclusive=False)

@@ -8,15 +8,17 @@ from hypothesis import strategies as st
 from refusals import refused
 
 from bricks.errors import UsageError
-from bricks.network.card_links import (
+from bricks.network.collective import ALL_REDUCE, OPERATIONS, steps, volume
+from bricks.network.times import (
     PROTOCOLS,
+    PUBLISHED,
+    STATED,
     UNCHECKED_FACTOR,
     CardsThenHosts,
     LinkedCards,
+    Network,
+    StatedNetwork,
 )
-from bricks.network.collective import ALL_REDUCE, OPERATIONS
-from bricks.network.formulas import steps, volume
-from bricks.network.times import PUBLISHED, STATED, Network, StatedNetwork
 from bricks.system.cards import NvLink
 
 LINK = NvLink(900e9, 8)

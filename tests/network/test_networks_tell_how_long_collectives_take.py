@@ -9,9 +9,8 @@ import pytest
 from refusals import refused
 
 from bricks.errors import UsageError
-from bricks.network.collective import OPERATIONS, Aspect, Collective
-from bricks.network.fit import fit
-from bricks.network.formulas import bytes_sent, steps, volume
+from bricks.network.collective import OPERATIONS, Aspect, Collective, bytes_sent, steps, volume
+from bricks.network.series import fit
 from bricks.network.times import MeasuredNetwork, Network, StatedNetwork
 from bricks.samples.measurement import Measurement, Round
 from bricks.units.quantities import bytes_per_s_of, written_bits

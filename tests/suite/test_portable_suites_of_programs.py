@@ -15,7 +15,7 @@ from bricks.cli import main
 from bricks.samples.call_overhead import DEVICE_PROBES
 from bricks.samples.measurement import Measurement
 from bricks.store import Store
-from bricks.suite.portable.run_results import RunResults
+from bricks.suite.portable import RunResults
 from bricks.system.accelerator_state import AcceleratorState
 
 SUPPORT = ROOT / "tests" / "support"

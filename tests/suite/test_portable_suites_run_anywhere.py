@@ -20,10 +20,15 @@ from refusals import refused
 from bricks.cli import main
 from bricks.errors import SuiteError
 from bricks.store import Store
-from bricks.suite.portable.archive import PortableContent, PortableVariant, write_portable
-from bricks.suite.portable.bundle import OLDEST
-from bricks.suite.portable.run_results import RunResults, is_run
-from bricks.suite.portable.runner.run_log import RunLog
+from bricks.suite.portable import (
+    OLDEST,
+    PortableContent,
+    PortableVariant,
+    RunResults,
+    is_run,
+    write_portable,
+)
+from bricks.suite.runner.run_log import RunLog
 
 SUPPORT = Path(__file__).parents[1] / "support"
 PATIENCE_S = 120

@@ -22,7 +22,7 @@ import bricks.session.workspace
 from bricks import read_suite
 from bricks.decompose.identity import key_of
 from bricks.errors import SuiteError
-from bricks.suite.private import refuse_identifying_text
+from bricks.suite.suite import refuse_identifying_text
 from bricks.system import fingerprint
 
 # What every name and every text of the model begins with.

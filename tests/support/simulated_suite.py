@@ -11,9 +11,8 @@ from simulated_gpu.device import SimulatedGpu
 
 from bricks.backends.torch import portable_runtime
 from bricks.backends.torch.device import CudaDevice
-from bricks.suite.portable.runner.options import RunOptions
-from bricks.suite.portable.runner.suite_data import SuiteData
-from bricks.suite.portable.runner.suite_run import SuiteRun
+from bricks.suite.runner.options import RunOptions
+from bricks.suite.runner.suite_run import SuiteData, SuiteRun
 from bricks.system.accelerator import Accelerator
 
 

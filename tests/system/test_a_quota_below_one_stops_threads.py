@@ -14,11 +14,10 @@ from bricks.errors import UsageError
 from bricks.measure.worker import passes
 from bricks.report.throttling import quota_remarks
 from bricks.session.crowding import refuse_crowding
-from bricks.studies.serving.batches import most_instances
-from bricks.studies.serving.batches import refuse_crowding as refuse_instances
 from bricks.studies.serving.outcome import scenario_of
 from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad, Serving
-from bricks.studies.serving.service import BatchLatency, ServiceTimes
+from bricks.studies.serving.service import BatchLatency, ServiceTimes, most_instances
+from bricks.studies.serving.service import refuse_crowding as refuse_instances
 from bricks.system import Runtime, System, Target
 from bricks.system.quota import Quota, ThrottledClock
 from bricks.units.interval import Interval

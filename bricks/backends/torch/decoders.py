@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import onnx
 from onnx import TensorProto, helper
 
-from bricks.architectures.tensor_parallel import part_of
+from bricks.architectures.architecture import part_of
 from bricks.backends.torch.cuda_calls.attention import (
     Attention,
     CudnnKernel,

@@ -45,8 +45,7 @@ def models(options: RuntimeComparison, compared: ComparedModels) -> None:
     same step in double. Nothing is timed. The exit status is 1 where a model was run by none.
     Example: bricks validate models squeezenet --runtime onnxruntime --runtime mxnet
     """
-    from bricks.studies.numerics.options import NetworkComparisonOptions
-    from bricks.studies.numerics.study import NetworkStudy
+    from bricks.studies.numerics.study import NetworkComparisonOptions, NetworkStudy
     from bricks.studies.study import ask
     from bricks.units.facts import json_of
 

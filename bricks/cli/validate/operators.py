@@ -64,9 +64,8 @@ def operators(
     The list zoo holds the costliest bricks of the zoo, by measurements of this system or --on.
     Example: bricks validate operators deepbench --threads 1 --out operators.html
     """
-    from bricks.studies.numerics.named import DEEPBENCH
-    from bricks.studies.numerics.options import OperatorComparisonOptions
-    from bricks.studies.numerics.study import OperatorStudy
+    from bricks.studies.numerics.operators import DEEPBENCH
+    from bricks.studies.numerics.study import OperatorComparisonOptions, OperatorStudy
     from bricks.studies.study import ask
     from bricks.units.facts import json_of
 

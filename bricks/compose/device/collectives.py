@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from bricks.compose.device.basis import PredictedKernels
 from bricks.graph.program import COLLECTIVES
-from bricks.network.collective import ALL_GATHER, ALL_REDUCE, Collective
-from bricks.network.formulas import bytes_sent
+from bricks.network.collective import ALL_GATHER, ALL_REDUCE, Collective, bytes_sent
 from bricks.predict.kernels.call_tensors import tensor_call
 from bricks.samples.measurement import Measurement, Round
 from bricks.units.interval import Interval, common_sum

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bricks.architectures.naming import asked_as_size
+from bricks.architectures.published import asked_as_size
 from bricks.compose.occurrences import DEVICE
 from bricks.errors import printable
 from bricks.network.times import PUBLISHED

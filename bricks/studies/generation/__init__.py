@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bricks.studies.generation.options import LlmOptions
-from bricks.studies.offer import StudyOffer, StudyPage
+from bricks.studies.study import StudyOffer, StudyPage
 
 if TYPE_CHECKING:
-    from bricks.studies.generation.batches import LlmStudy
+    from bricks.studies.generation.study import LlmStudy
 
 
 def _study() -> type[LlmStudy]:
-    from bricks.studies.generation.batches import LlmStudy
+    from bricks.studies.generation.study import LlmStudy
 
     return LlmStudy
 
@@ -28,7 +28,7 @@ def _decoders() -> Sequence[str]:
 
 def _is_architecture(word: str) -> bool:
     """Whether ``word`` is a size such as ``7B``, or means a published architecture."""
-    from bricks.architectures.naming import architecture
+    from bricks.architectures.published import architecture
 
     return architecture(word) is not None
 

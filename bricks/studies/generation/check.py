@@ -16,12 +16,12 @@ import numpy as np
 from bricks.closing import Closing
 from bricks.errors import UsageError
 from bricks.measure.protocol.serving import GenerateText, LoadDecoder, TextTimes
-from bricks.studies.generation.decoders import OnnxSteps, Steps
 from bricks.studies.generation.result import CheckedGeneration, GenerationResult
+from bricks.studies.generation.steps import OnnxSteps, Steps
 
 if TYPE_CHECKING:
     from bricks.session.workspace import Workspace
-    from bricks.studies.generation.texts import Generation
+    from bricks.studies.generation.options import Generation
 
 # Timeouts of loading a decoder and of generating a text.
 _LOAD_TIMEOUT_S, _TEXT_TIMEOUT_S = 600.0, 1800.0

@@ -20,8 +20,8 @@ from bricks.units.draws import IN_COMMON, Draw, Drawn, interval_of
 if TYPE_CHECKING:
     import numpy as np
 
+    from bricks.studies.generation.options import Generation
     from bricks.studies.generation.steps import StepTimes
-    from bricks.studies.generation.texts import Generation
     from bricks.units.interval import Interval
 
 # Simulated requests at a rate, and requests per sequence of a batch in a saturated server.

@@ -14,8 +14,8 @@ from bricks.compose.queueing.metrics import rate
 from bricks.units.facts import facts, with_ends
 
 if TYPE_CHECKING:
+    from bricks.studies.generation.options import Generation
     from bricks.studies.generation.steps import DecoderStep, StepTimes
-    from bricks.studies.generation.texts import Generation
     from bricks.system import Target
     from bricks.units.interval import Interval
 

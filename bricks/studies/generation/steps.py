@@ -9,20 +9,232 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 
+from bricks import backends
+from bricks.architectures.architecture import part_of
+from bricks.architectures.decoder import decoder_model
+from bricks.architectures.published import PUBLISHED, architecture, nearest_name
+from bricks.backends.base import capability
+from bricks.backends.programs import DecoderWriter
 from bricks.compose.device.collectives import StepCollectives, collective_facts
 from bricks.compose.device.times import device_facts
 from bricks.compose.estimate import provenance_facts
+from bricks.errors import ModelError, UsageError
+from bricks.graph.decoder import Decoder, decoder_of
+from bricks.graph.model import Model
+from bricks.graph.tensor import TensorType
+from bricks.graph.view import graph_of
+from bricks.reading.digest import digest
+from bricks.sources import Function, exactly_one, find_files, is_program
 from bricks.units.curve import Curve
 from bricks.units.facts import with_ends
 from bricks.units.interval import Interval, common_sum
+from bricks.zoo import is_entry
 
 if TYPE_CHECKING:
+    from bricks.architectures.architecture import Architecture
     from bricks.compose.queueing.run import RunLatency
-    from bricks.studies.generation.texts import Generation
+    from bricks.session.workspace import Workspace
+    from bricks.studies.generation.options import Generation
+    from bricks.system import Target
+
+# Bytes of a weight on a GPU, and of an element of the cache.
+_HALF_BYTES = 2
+
+_EXAMPLES = "give a size such as 7B, a published architecture such as llama-3.1-8b, or a file"
+
+
+class Steps(Protocol):
+    """The steps of a decoder."""
+
+    @property
+    def title(self) -> str:
+        """The name of the decoder."""
+
+    @property
+    def most_tokens(self) -> int | None:
+        """The most tokens that a text may have; None if that is not known."""
+
+    def read(self, workspace: Workspace, batch: int, tokens: int, past: int) -> Model:
+        """The model of a step of ``batch`` texts with ``tokens`` new tokens after ``past``."""
+
+    def cache_bytes(self, batch: int, tokens: int) -> int | None:
+        """Bytes of the KV cache of ``batch`` texts of ``tokens`` tokens; None if unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxSteps:
+    """Steps of a decoder in an ONNX file, or of the zoo, whose models are called ``title``."""
+
+    name: str
+    decoder: Decoder
+    title: str
+    most_tokens: int | None = None
+
+    def read(self, workspace: Workspace, batch: int, tokens: int, past: int) -> Model:
+        """See :class:`Steps`."""
+        return workspace.read(
+            self.name,
+            name=self.title,
+            shapes=self.decoder.shapes(batch, tokens, past),
+            values=self.decoder.values(batch, tokens, past),
+        )
+
+    def cache_bytes(self, batch: int, tokens: int) -> int | None:
+        """See :class:`Steps`."""
+        return self.decoder.cache_bytes(batch, tokens)
+
+
+@dataclass(slots=True)
+class ProgramSteps:
+    """Recorded steps of a program, a function of ``batch``, ``tokens`` and ``past_tokens``.
+
+    The KV cache are the input bytes that grow with the past tokens.
+    """
+
+    title: str
+    _input_bytes: dict[tuple[int, int], int]
+    most_tokens: int | None = None
+
+    def read(self, workspace: Workspace, batch: int, tokens: int, past: int) -> Model:
+        """See :class:`Steps`."""
+        workspace.progress(f"recording {self.title} after {past} tokens", 0.0)
+        step = Function(self.title, arguments={"tokens": tokens, "past_tokens": past})
+        model = step.record(workspace.read_options(batch=batch))
+        if tokens == 1:
+            types = [type_ for _, type_ in model.inputs if isinstance(type_, TensorType)]
+            self._input_bytes[batch, past] = sum(type_.size_bytes for type_ in types)
+        return model
+
+    def cache_bytes(self, batch: int, tokens: int) -> int | None:
+        """See :class:`Steps`; known where steps of two lengths were recorded."""
+        known = sorted(
+            (past, of) for (size, past), of in self._input_bytes.items() if size == batch
+        )
+        if len(known) < 2:
+            return None
+        (first, low), (last, high) = known[0], known[-1]
+        return (high - low) * tokens // (last - first)
+
+
+@dataclass(frozen=True, slots=True)
+class CardSteps:
+    """Steps of a published architecture as programs of ``runtime`` on an accelerator, in 16 bits.
+
+    They are written from its dimensions, so neither the runtime nor the accelerator is needed. If
+    several ``cards`` divide it, steps and bytes are those of each.
+    """
+
+    title: str
+    architecture: Architecture
+    runtime: str
+    cards: int = 1
+
+    @property
+    def most_tokens(self) -> int | None:
+        """See :class:`Steps`."""
+        return self.architecture.positions
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of all weights of a card, each once."""
+        return _HALF_BYTES * self._part.parameters
+
+    @property
+    def _part(self) -> Architecture:
+        return part_of(self.title, self.architecture, self.cards)
+
+    def read(self, workspace: Workspace, batch: int, tokens: int, past: int) -> Model:
+        """See :class:`Steps`."""
+        writer = capability(backends.offer(self.runtime), DecoderWriter, self.runtime)
+        proto = writer.decoder_step(
+            self.title, self.architecture, batch=batch, tokens=tokens, past=past, cards=self.cards
+        )
+        types = graph_of(proto).types
+        inputs = tuple((each.name, types[each.name]) for each in proto.graph.input)
+        skeleton = proto.SerializeToString(deterministic=True)
+        return Model(self.title, Path(), skeleton, inputs, digest(proto))
+
+    def cache_bytes(self, batch: int, tokens: int) -> int:
+        """See :class:`Steps`; keys and values of each layer."""
+        of = self._part
+        return batch * tokens * 2 * of.layers * of.kept * _HALF_BYTES
+
+
+def is_published(name: str) -> bool:
+    """Whether ``name`` means a published architecture, whose steps are written."""
+    return _architecture(name) is not None
+
+
+def _architecture(name: str) -> str | None:
+    return None if is_entry(name) or Path(name).exists() else architecture(name)
+
+
+def card_steps(
+    name: str, target: Target, quantisation: str | None = None, cards: int = 1
+) -> CardSteps:
+    """The steps of the published architecture ``name`` on the accelerator of ``target``.
+
+    Raises :class:`UsageError` for a ``quantisation``, whose kernels nobody measured there, and
+    :class:`~bricks.errors.ModelError` for ``cards`` that cannot divide the architecture.
+    """
+    published = _architecture(name)
+    assert published is not None
+    if quantisation not in (None, "none"):
+        raise UsageError(
+            f"--quant {quantisation}: kernels of such weights were not measured on"
+            f" {target.system.name}: leave out --quant for weights of 16 bits"
+        )
+    part_of(published, PUBLISHED[published], cards)
+    return CardSteps(published, PUBLISHED[published], target.runtime.backend, cards)
+
+
+def steps_of(workspace: Workspace, name: str, quantisation: str | None = None) -> Steps:
+    """The decoder that ``name`` refers to: an architecture, an ONNX file, a zoo model, a program.
+
+    The decoder of a published architecture, which has no weights, is written to a temporary folder,
+    with the bits of ``quantisation``. Raises :class:`~bricks.errors.ModelError` for a model that is
+    no decoder with a cache, and :class:`UsageError` for a ``quantisation`` of a model with weights.
+    """
+    published = _architecture(name)
+    if published is not None:
+        return _published(workspace, published, quantisation or "none")
+    if quantisation is not None:
+        raise UsageError(f"--quant is for published architectures: {name} has weights of its own")
+    if is_entry(name):
+        return ProgramSteps(name, {})
+    if is_program(name):
+        raise UsageError(
+            f"{name} was recorded at one length: give a function that takes batch=, tokens= and"
+            " past_tokens=, as FILE.py:FUNCTION"
+        )
+    return _in_file(name)
+
+
+def _published(workspace: Workspace, name: str, quantisation: str) -> OnnxSteps:
+    facts = PUBLISHED[name]
+    title = name if quantisation == "none" else f"{name} ({quantisation})"
+    path = workspace.folder() / "decoder.onnx"
+    path.write_bytes(decoder_model(name, facts, quantisation).SerializeToString())
+    return OnnxSteps(str(path), decoder_of(path, title), title, facts.positions)
+
+
+def _in_file(name: str) -> OnnxSteps:
+    """The decoder in an ONNX file, or of the zoo."""
+    try:
+        file = exactly_one(name, find_files(name))
+    except ModelError as error:
+        if Path(name).name != name or name.endswith(".onnx") or "did you mean" in str(error):
+            raise
+        meant = nearest_name(name)
+        hint = f"did you mean {meant}?" if meant else _EXAMPLES
+        raise ModelError(f"no decoder is called {name!r}: {hint}") from error
+    return OnnxSteps(name, decoder_of(file.path, file.title), file.title)
+
 
 # Cache lengths at which steps are estimated.
 _LENGTHS = 4

@@ -6,51 +6,63 @@ texts are really generated too. Must not know how results are shown.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from bricks.architectures.architecture import divides
 from bricks.compose.device.collectives import step_collectives, with_collectives
 from bricks.compose.memory.peak import PeakMemory, UnknownMemory
 from bricks.compose.queueing.batching import batch_sizes
 from bricks.compose.queueing.metrics import rate
 from bricks.compose.queueing.run import run_latency
-from bricks.errors import UsageError
+from bricks.errors import BricksError, UsageError
 from bricks.measure.defaults import PRECISION
 from bricks.measure.rounds import StopRule
+from bricks.network.times import (
+    PUBLISHED,
+    STATED,
+    LinkedCards,
+    Network,
+    StatedNetwork,
+    linked_cards,
+)
 from bricks.session.peak_memory import predict_memory
 from bricks.session.predicting import basis
 from bricks.session.targets import card_called
-from bricks.studies.generation.cards import divided_over, fitting_cards, network_between
 from bricks.studies.generation.check import GeneratedText
-from bricks.studies.generation.decoders import (
-    CardSteps,
-    Steps,
-    card_steps,
-    is_published,
-    steps_of,
-)
 from bricks.studies.generation.load import load_of
-from bricks.studies.generation.options import GenerationOptions
-from bricks.studies.generation.result import GenerationMemory, GenerationResult
+from bricks.studies.generation.options import GenerationOptions, LlmOptions
+from bricks.studies.generation.result import (
+    DividedOver,
+    GenerationFailure,
+    GenerationMemory,
+    GenerationResult,
+    LlmResult,
+)
 from bricks.studies.generation.steps import (
     MEMORY_DRIFT,
+    CardSteps,
     DecoderStep,
+    Steps,
     StepTimes,
+    card_steps,
+    is_published,
     lengths_between,
+    steps_of,
 )
-from bricks.studies.study import Needs, Study, ask, target_asked
+from bricks.studies.study import Needs, Study, ask, observation_of, target_asked
 from bricks.units.interval import common_sum
 
 if TYPE_CHECKING:
+    from bricks.architectures.architecture import Architecture
     from bricks.compose.basis import Basis
     from bricks.graph.model import Model
-    from bricks.network.times import Network
     from bricks.session.workspace import Workspace
-    from bricks.studies.generation.steps import StepTimes
-    from bricks.studies.generation.texts import Generation
-    from bricks.system import Target
+    from bricks.studies.generation.options import CardOptions, Generation
+    from bricks.system import System, Target
 
 # A step takes so long that few samples of its bricks are enough.
 _RULE = StopRule(precision=0.05, min_rounds=4, max_rounds=12, passes=1)
@@ -296,3 +308,121 @@ def generated(
         times=times,
         memory=memory,
     )
+
+
+def network_between(system: System, options: CardOptions) -> Network | None:
+    """The network between the cards of ``system`` that ``options`` ask for; None for one card.
+
+    Raises :class:`UsageError` for cards that NVLink does not join, unless a network is stated.
+    """
+    if options.tensor_parallel == 1:
+        return None
+    if options.bandwidth is not None and options.latency is not None:
+        return StatedNetwork(options.bandwidth, options.latency)
+    linked, asked = linked_cards(system.accelerator), options.tensor_parallel
+    if linked is None or asked > linked.nvlink.cards:
+        joined = 0 if linked is None else linked.nvlink.cards
+        raise UsageError(
+            f"--tensor-parallel {asked}: NVLink joins {joined or 'no'} cards of {system.name}, by"
+            " its data sheet: state the network between them, such as --bandwidth 400Gbit"
+            " --latency 5us"
+        )
+    return linked
+
+
+def divided_over(cards: int, network: Network | None) -> DividedOver:
+    """The facts of ``cards`` and of the ``network`` between them."""
+    if isinstance(network, StatedNetwork):
+        return DividedOver(cards, network.name, STATED, network.bandwidth, network.latency_s)
+    if isinstance(network, LinkedCards):
+        bandwidth = network.nvlink.one_way_bytes_per_s
+        return DividedOver(cards, network.name, PUBLISHED, bandwidth)
+    return DividedOver(cards)
+
+
+def fitting_cards(
+    system: System, of: Architecture, more_than: int, needed_bytes: Callable[[int], int]
+) -> int | None:
+    """The fewest cards that NVLink joins and whose memory holds the decoder; None if none do.
+
+    ``needed_bytes`` are those of each of so many cards.
+    """
+    linked, card = linked_cards(system.accelerator), system.accelerator
+    if linked is None or card is None:
+        return None
+    counts = range(more_than + 1, linked.nvlink.cards + 1)
+    fitting = (n for n in counts if divides(of, n) and needed_bytes(n) <= card.memory_bytes)
+    return next(fitting, None)
+
+
+# In place of the names of systems.
+ALL = "all"
+
+
+def predict_llm(workspace: Workspace, options: LlmOptions, *, measure: bool = True) -> LlmResult:
+    """Predict a decoder that generates as ``options`` say, a row for each batch and system.
+
+    A row that cannot be predicted is a failure among the others; raises its
+    :class:`~bricks.errors.BricksError` where no row can. See
+    :func:`~bricks.studies.generation.study.predict_generation`.
+    """
+    return ask(LlmStudy(options, workspace), measure=measure)
+
+
+class LlmStudy(Study[LlmOptions, LlmResult, LlmResult, LlmResult]):
+    """A decoder that makes texts in batches of several sizes."""
+
+    @property
+    def observes(self) -> bool:
+        """Whether texts are really generated too."""
+        return self.options.check
+
+    def needs(self) -> Needs:
+        """The bricks of the steps of all batches."""
+        needs = [study.needs() for study in self._studies]
+        models = {model.digest: model for need in needs for model in need.models}
+        return replace(needs[0], models=[*models.values()])
+
+    def predict(self) -> LlmResult:
+        """A row for each batch on each system."""
+        rows: list[GenerationResult | GenerationFailure] = []
+        errors: list[BricksError] = []
+        for study in self._studies:
+            try:
+                rows.append(study.predict())
+            except BricksError as error:
+                errors.append(error)
+                rows.append(_failure(study.options, error))
+        if len(errors) == len(rows):
+            raise errors[0]
+        return LlmResult(self.options.model, self.workspace.target, rows)
+
+    def observe(self) -> Generator[None, LlmResult, LlmResult]:
+        """Generate texts of the only batch, before and after the prediction."""
+        (study,) = self._studies
+        with closing(study.observe()) as observing:
+            next(observing)
+            prediction = yield
+            (row,) = prediction.known
+            return replace(prediction, rows=[observation_of(observing, row)])
+
+    def result(self, prediction: LlmResult, observation: LlmResult | None) -> LlmResult:
+        """The prediction; after a real run, with its latencies."""
+        return prediction if observation is None else observation
+
+    @cached_property
+    def _studies(self) -> Sequence[GenerationStudy]:
+        options = self.options
+        if options.systems is not None and ALL in options.systems:
+            options = replace(options, systems=self._systems)
+        return [GenerationStudy(each, self.workspace) for each in options.questions]
+
+    @property
+    def _systems(self) -> Sequence[str]:
+        """The systems that are known with the runtime of the workspace."""
+        targets, backend = self.workspace.known.systems.targets(), self.workspace.runtime.backend
+        return sorted({each.system.name for each in targets if each.runtime.backend == backend})
+
+
+def _failure(of: GenerationOptions, error: BricksError) -> GenerationFailure:
+    return GenerationFailure(of.model, of.system or "", of.generation.batch, str(error))

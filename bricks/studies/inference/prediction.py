@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bricks.session.agreement import Agreement
     from bricks.studies.inference.branches import OtherBranch
     from bricks.studies.inference.changing import ChangingInputs
-    from bricks.studies.inference.mix import MixedSize
+    from bricks.studies.inference.settings import MixedSize
     from bricks.system import Target
     from bricks.system.quota import LoopedRuns, Quota
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bricks.samples.size_changes import SizeTimes
     from bricks.session.agreement import Agreement
     from bricks.session.workspace import Workspace
-    from bricks.studies.inference.mix import MixedSize
+    from bricks.studies.inference.settings import MixedSize
     from bricks.system import Target
 
 Models = Sequence[Model | Unread]

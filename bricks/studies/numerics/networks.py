@@ -19,19 +19,25 @@ from bricks.graph.program_phases import INFERENCE, TRAINING
 from bricks.graph.view import parse_model
 from bricks.measure.worker.repeated_runs import outputs_in
 from bricks.samples.evaluation import ComparedOutput, Divergence, Evaluation, compared_output
-from bricks.studies.numerics.forms import accepted_form, name_of, outputs_of
 from bricks.studies.numerics.results import (
     NetworkResult,
     NetworkRun,
     Pair,
 )
-from bricks.studies.numerics.runtimes import FAILURES, Runtimes, reason_of
+from bricks.studies.numerics.runtimes import (
+    FAILURES,
+    Runtimes,
+    accepted_form,
+    name_of,
+    outputs_of,
+    reason_of,
+)
 from bricks.units.facts import Missing
 
 if TYPE_CHECKING:
     from bricks.graph.model import Model
     from bricks.session.workspace import Workspace
-    from bricks.studies.numerics.references import ReferenceFile
+    from bricks.studies.numerics.runtimes import ReferenceFile
 
 _NOT_ONE_BY_ONE = Missing("values of a program are not compared one by one")
 

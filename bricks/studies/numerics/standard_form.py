@@ -10,21 +10,85 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 from bricks.errors import ModelError
 from bricks.graph.tensor import TensorType
 from bricks.graph.topology import default_domain, label
 from bricks.graph.view import graph_of
-from bricks.studies.numerics.blocked_layout import DOMAIN as BLOCKED
-from bricks.studies.numerics.blocked_layout import BlockedLayout
 
 if TYPE_CHECKING:
     from bricks.graph.graph import Graph
+
+DOMAIN = "com.microsoft.nchwc"
+
+# The channels of the largest block of any runtime; the probe has a second position of each.
+_MOST_CHANNELS = 64
+
+
+class BlockedLayout(Enum):
+    """The content of a blocked array: images (N, C, H, W), or filters (O, I, H, W)."""
+
+    IMAGES = "images"
+    FILTERS = "filters"
+
+
+def blocked(array: np.ndarray, layout: BlockedLayout, block: int) -> np.ndarray:
+    """``array`` of four axes in blocks of ``block`` channels, with an unchanged shape.
+
+    Fewer channels than a block are not blocked, neither channels of images nor inputs of filters.
+    Raises :class:`ModelError` if more channels are no multiple of a block.
+    """
+    axes = _blocked_axes(array.shape, layout, block)
+    split = [part for k, size in enumerate(array.shape) for part in _split(size, block, k in axes)]
+    outer, inner, at = [], [], 0
+    for k in range(array.ndim):
+        outer.append(at)
+        if k in axes:
+            inner.append(at + 1)
+        at += 1 + (k in axes)
+    # Of a filter, the inputs of a block come before its outputs.
+    order = [*outer, *reversed(inner)]
+    return np.ascontiguousarray(array.reshape(split).transpose(order)).reshape(array.shape)
+
+
+def _blocked_axes(shape: tuple[int, ...], layout: BlockedLayout, block: int) -> list[int]:
+    channel_axes = [1] if layout is BlockedLayout.IMAGES else [0, 1]
+    axes = [k for k in channel_axes if k == 0 or shape[k] >= block]
+    for k in axes:
+        if shape[k] % block:
+            raise ModelError(
+                f"{shape[k]} channels are no multiple of this processor's blocks of {block}: they"
+                " were blocked on another processor"
+            )
+    return axes
+
+
+def _split(size: int, block: int, is_blocked: bool) -> list[int]:
+    return [size // block, block] if is_blocked else [size]
+
+
+def layout_probe() -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
+    """A model that reorders its input into the blocked layout, and an input for it."""
+    shape = [1, _MOST_CHANNELS, 1, 2]
+    node = helper.make_node("ReorderInput", ["x"], ["y"], domain=DOMAIN)
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in "xy"]
+    graph = helper.make_graph([node], "layout", infos[:1], infos[1:])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(DOMAIN, 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    return model, {"x": np.arange(2 * _MOST_CHANNELS, dtype=np.float32).reshape(shape)}
+
+
+def block_of(output: np.ndarray) -> int:
+    """The block size, from a runtime's output of :func:`layout_probe`."""
+    (second,) = np.flatnonzero(output.ravel() == 1)  # the first channel's second pixel
+    return int(second)
+
 
 _FUSED = "com.microsoft"
 # The version of the operators that are written here; earlier ones have other attributes.
@@ -137,7 +201,7 @@ def _conv(of: _Rewriting, node: onnx.NodeProto) -> None:
         of.add("Add", [first, added], last)
     if activation:
         _activate(of, activation, parameters, last, output)
-    if node.domain == BLOCKED:
+    if node.domain == DOMAIN:
         of.images(inputs[0], added, output)
         of.layouts[inputs[1]] = BlockedLayout.FILTERS
 
@@ -250,14 +314,14 @@ def _matmul(of: _Rewriting, node: onnx.NodeProto) -> None:
 
 
 _RULES: Mapping[tuple[str, str], _Rule] = {
-    (BLOCKED, "Conv"): _conv,
-    (BLOCKED, "MaxPool"): _pool,
-    (BLOCKED, "AveragePool"): _pool,
-    (BLOCKED, "GlobalMaxPool"): _pool,
-    (BLOCKED, "GlobalAveragePool"): _pool,
-    (BLOCKED, "Upsample"): _upsample,
-    (BLOCKED, "ReorderInput"): _reorder_input,
-    (BLOCKED, "ReorderOutput"): _reorder_output,
+    (DOMAIN, "Conv"): _conv,
+    (DOMAIN, "MaxPool"): _pool,
+    (DOMAIN, "AveragePool"): _pool,
+    (DOMAIN, "GlobalMaxPool"): _pool,
+    (DOMAIN, "GlobalAveragePool"): _pool,
+    (DOMAIN, "Upsample"): _upsample,
+    (DOMAIN, "ReorderInput"): _reorder_input,
+    (DOMAIN, "ReorderOutput"): _reorder_output,
     (_FUSED, "FusedConv"): _conv,
     (_FUSED, "FusedGemm"): _gemm,
     (_FUSED, "FusedMatMul"): _matmul,

@@ -16,9 +16,8 @@ from bricks.errors import BackendError, BricksError, UsageError
 from bricks.session.targets import target_called
 from bricks.sources import Unread
 from bricks.studies.numerics.comparison import compare_operators
-from bricks.studies.numerics.named import ZOO, ZooSource, operators_named
 from bricks.studies.numerics.networks import compare_networks
-from bricks.studies.numerics.options import NetworkComparisonOptions, OperatorComparisonOptions
+from bricks.studies.numerics.operators import DEEPBENCH, TOP, ZOO, ZooSource, operators_named
 from bricks.studies.numerics.results import (
     MissingRuntime,
     NetworkComparison,
@@ -27,8 +26,40 @@ from bricks.studies.numerics.results import (
 from bricks.studies.study import Needs, Study
 
 if TYPE_CHECKING:
+    from bricks.graph.model import Model
     from bricks.session.workspace import Workspace
-    from bricks.studies.numerics.operator import OperatorCase
+    from bricks.studies.numerics.operators import OperatorCase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorComparisonOptions:
+    """The operators that ``what`` names, each evaluated ``repeats`` times by each of ``runtimes``.
+
+    Words are arguments of :func:`~bricks.studies.numerics.operators.operators_named`. The zoo's list
+    has the ``top`` costliest bricks by measurements of the known ``system``; None: of this host, or
+    of a published system.
+    """
+
+    runtimes: Sequence[str]
+    what: Sequence[str] = (DEEPBENCH,)
+    system: str | None = None
+    top: int = TOP
+    repeats: int = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkComparisonOptions:
+    """The ``models``, each evaluated ``repeats`` times by each of ``runtimes``.
+
+    ``tolerance`` is the greatest difference of a value that is no error, relative to its greatest
+    magnitude; None: the tolerance of its type.
+    """
+
+    models: Sequence[Model | Unread]
+    runtimes: Sequence[str]
+    repeats: int = 3
+    tolerance: float | None = None
+
 
 Options = TypeVar("Options", OperatorComparisonOptions, NetworkComparisonOptions)
 Compared = TypeVar("Compared", OperatorComparison, NetworkComparison)

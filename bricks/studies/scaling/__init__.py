@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bricks.session.defaults import PROGRAMS_RUNTIME
-from bricks.studies.offer import StudyOffer, StudyPage
 from bricks.studies.scaling.options import ScalingOptions
+from bricks.studies.study import StudyOffer, StudyPage
 
 if TYPE_CHECKING:
     from bricks.studies.scaling.study import ScalingStudy

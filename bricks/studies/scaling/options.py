@@ -119,12 +119,12 @@ class StrategyOptions:
 
     def strategies(self) -> Sequence[Strategy]:
         """All of them, ready to be simulated."""
-        from bricks.studies.scaling.buckets import MIB
         from bricks.studies.scaling.strategies import (
             DistributedDataParallel,
             Horovod,
             ParameterServer,
         )
+        from bricks.studies.scaling.training_step import MIB
 
         cap_bytes = None if self.bucket_cap_mb is None else int(self.bucket_cap_mb * MIB)
         known: Sequence[Strategy] = (

@@ -27,13 +27,13 @@ from bricks.studies.scaling.strategies import (
     slowed,
     solo,
 )
-from bricks.studies.scaling.unevenness import slowest
+from bricks.studies.scaling.training_step import slowest
 from bricks.units.cases import End, high_of, low_of, value_of
 from bricks.units.interval import Interval
 
 if TYPE_CHECKING:
     from bricks.compose.lanes import Timeline
-    from bricks.studies.scaling.copies import CopyTimes
+    from bricks.studies.scaling.steps import CopyTimes
     from bricks.studies.scaling.training_step import TrainingStep
 
 # A further rank pays if it adds at least this share of the samples/s of a rank by itself.

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from bricks.graph.program_phases import BACKWARD, FORWARD, OPTIMIZER
 from bricks.network.times import ALL_GATHER, ALL_REDUCE, BROADCAST, EXTRAPOLATED, Network
-from bricks.studies.scaling.buckets import MIB, Bucket, assign, bucket_limits
 from bricks.studies.scaling.simulation import (
     Action,
     Await,
@@ -24,10 +23,11 @@ from bricks.studies.scaling.simulation import (
     NetworkTransfer,
     Transfers,
 )
+from bricks.studies.scaling.training_step import MIB, Bucket, assign, bucket_limits
 from bricks.units.cases import End, value_of
 
 if TYPE_CHECKING:
-    from bricks.studies.scaling.copies import CopyTimes
+    from bricks.studies.scaling.steps import CopyTimes
     from bricks.studies.scaling.training_step import TrainingStep
 
 COPYING, ACCUMULATING, DDP_CODE = "copying gradients", "accumulating gradients", "DDP itself"

@@ -5,22 +5,26 @@ Must not know how a step on several ranks follows from that, nor how results are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, ClassVar
 
 from bricks.errors import BricksError, UsageError
-from bricks.measure.distributed_steps import RULE
-from bricks.network.card_links import CardsThenHosts, linked_cards
-from bricks.network.times import MeasuredNetwork, Network, StatedNetwork
+from bricks.measure.distributed_steps import RULE, measure_steps
+from bricks.network.times import (
+    CardsThenHosts,
+    MeasuredNetwork,
+    Network,
+    StatedNetwork,
+    linked_cards,
+)
 from bricks.session import local_networks
 from bricks.session.defaults import PROGRAMS_RUNTIME
 from bricks.session.known_networks import network_called
+from bricks.session.local_networks import rank_locations_of
 from bricks.session.networks import CHECKED_SIZES, NetworkRequest
-from bricks.studies.scaling.check import real_step
-from bricks.studies.scaling.copies import copy_bricks, ddp_bricks
-from bricks.studies.scaling.one_host import RanksOfHost
+from bricks.sources import function_of
 from bricks.studies.scaling.options import (
     ASSUMED_BANDWIDTH,
     ASSUMED_LATENCY_S,
@@ -43,14 +47,18 @@ from bricks.studies.scaling.result import (
 from bricks.studies.scaling.scaling import DataParallelTraining, RankTimes, Scaling
 from bricks.studies.scaling.steps import (
     RankModels,
+    copy_bricks,
     copy_rule,
     copy_times,
+    ddp_bricks,
     rank_models,
+    rank_step,
     rank_steps,
 )
 from bricks.studies.study import Needs, Study, ask, target_asked
 
 if TYPE_CHECKING:
+    from bricks.graph.model import Model
     from bricks.measure.rounds import StopRule
     from bricks.session.workspace import Workspace
     from bricks.studies.scaling.strategies import Strategy
@@ -294,3 +302,101 @@ def _compared_ranks(scaling: Scaling, ranks: Sequence[int]) -> list[int]:
     only = scaling.training.step.strong or scaling.at_once
     between = () if only else range(1, min(most, _MAX_COMPARED) + 1)
     return sorted({1, *ranks, *between})
+
+
+def real_step(
+    workspace: Workspace,
+    options: ScalingOptions,
+    network: MeasuredNetwork,
+    *,
+    batch: int | None,
+    computing_s: float,
+    rule: StopRule,
+) -> CheckedStep:
+    """Run real steps on ``options.check`` ranks of ``network`` until ``rule`` is met.
+
+    Each rank has one thread and ``batch`` samples (None: the program's own number). The ranks share
+    this host, so unlike predicted ones they also share its memory and its last level of cache. A
+    straggler is delayed in proportion to ``computing_s``, the seconds that a rank computes. Raises
+    :class:`~bricks.errors.BricksError` if the network cannot be set up here, and if a rank fails.
+    """
+    assert options.check is not None
+    step, ranks = options.step, options.check
+    program = function_of(options.workload).request(batch)
+    with rank_locations_of(network, ranks) as locations:
+        times = measure_steps(
+            program,
+            locations,
+            bucket_cap_mb=options.strategies.bucket_cap_mb,
+            accumulation=step.accumulate,
+            delays_s=[(step.straggler - 1) * computing_s],
+            seed=workspace.options.seed,
+            rule=rule,
+            python=workspace.options.python,
+            progress=workspace.progress,
+        )
+    return CheckedStep(ranks, times.synchronised.value, times.solo.value)
+
+
+@dataclass(frozen=True, slots=True)
+class RanksOfHost:
+    """Each number of ``ranks`` on the host of ``target``, with the ``models`` of their steps.
+
+    ``whole`` is the batch of one rank by itself; ranks divide it if ``strong``. As many ranks run
+    at once as have cores of their own: where there are more, they take turns.
+    """
+
+    target: Target
+    models: RankModels
+    ranks: Sequence[int]
+    strong: bool
+
+    def copies(self, ranks: int) -> int:
+        """The number of ``ranks`` that run at the same time."""
+        return max(1, min(ranks, int(self.target.system.processors // self.target.runtime.threads)))
+
+    def measure(self, workspace: Workspace) -> None:
+        """Measure missing bricks of ranks that run at once, on the host of ``workspace``."""
+        from bricks.session import measuring
+
+        for copies, models in self._models_by_copies().items():
+            threads = self.target.runtime.threads
+            with workspace.with_options(copies=copies, threads=threads) as shared:
+                measuring.measure(shared, models)
+                bricks = [*copy_bricks(), *ddp_bricks()]
+                measuring.measure_isolated(shared, bricks, rule=copy_rule(shared))
+
+    def times(
+        self, workspace: Workspace, whole: int
+    ) -> tuple[Mapping[int, RankTimes], Mapping[int, str]]:
+        """Times of a rank by the number of ranks, and why others have none.
+
+        ``whole`` is the number of samples of one rank by itself. From stored measurements.
+        """
+        times, problems = dict[int, RankTimes](), dict[int, str]()
+        for ranks, model, copies in self._several():
+            runtime = replace(self.target.runtime, copies=copies)
+            target = replace(self.target, runtime=runtime)
+            share = whole // ranks if self.strong else whole
+            try:
+                step = rank_step(workspace, model, target, share)
+                times[ranks] = RankTimes(step, copy_times(workspace, target))
+            except BricksError as error:
+                problems[ranks] = f"{copies} ranks at once: {error}"
+        return times, problems
+
+    def _several(self) -> Iterator[tuple[int, Model, int]]:
+        """Numbers of ranks of which several run at once, with a rank's model and how many."""
+        for ranks in self.ranks:
+            copies, whole = self.copies(ranks), self.models.whole
+            share = whole if whole is None or not self.strong else whole // ranks
+            if copies > 1 and ranks not in self.models.problems:
+                yield ranks, self.models.models[share], copies
+
+    def _models_by_copies(self) -> Mapping[int, Sequence[Model]]:
+        by_copies: dict[int, list[Model]] = {}
+        for _, model, copies in self._several():
+            models = by_copies.setdefault(copies, [])
+            if model not in models:
+                models.append(model)
+        return by_copies

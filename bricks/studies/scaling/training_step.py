@@ -6,8 +6,10 @@ makes a parameter's gradient is known, so its place in time is too. Must not kno
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from bricks.compose.call_overhead import phase_ends_s
@@ -18,14 +20,74 @@ from bricks.graph.program import TORCH_DTYPES, ModuleTensors, module_of
 from bricks.graph.program_phases import BACKWARD, OPTIMIZER, TRAINING
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import parse_model
-from bricks.studies.scaling.buckets import Gradient
-from bricks.studies.scaling.unevenness import EVEN, Unevenness, unevenness
+from bricks.samples.measurement import Failure, Measurement
+from bricks.samples.statistics import pooled_variance
 from bricks.units.interval import Interval
 
 if TYPE_CHECKING:
     from bricks.compose.basis import Basis
     from bricks.decompose.plan import Plan
     from bricks.graph.model import Model
+
+
+@dataclass(frozen=True, slots=True)
+class Unevenness:
+    """Standard deviations of a step in seconds, as two bounds.
+
+    ``independent_s`` if the noise of bricks is independent, ``correlated_s`` if it is fully
+    correlated.
+    """
+
+    independent_s: float
+    correlated_s: float
+
+    @property
+    def deviation_s(self) -> Interval:
+        """The standard deviation: independent noise, at most fully correlated noise."""
+        return Interval(self.independent_s, self.independent_s, self.correlated_s)
+
+    def times(self, ratio: float) -> Unevenness:
+        """The variation of a rank that is ``ratio`` times slower."""
+        return Unevenness(ratio * self.independent_s, ratio * self.correlated_s)
+
+    def repeated(self, batches: int) -> Unevenness:
+        """The variation of the sum of ``batches`` steps."""
+        return Unevenness(math.sqrt(batches) * self.independent_s, batches * self.correlated_s)
+
+
+EVEN = Unevenness(0.0, 0.0)
+
+
+def unevenness(
+    counts: Mapping[str, int], results: Mapping[str, Measurement | Failure]
+) -> Unevenness:
+    """The variation of a step with ``counts`` occurrences of each brick, from measured bricks.
+
+    Only variation within rounds counts, since the speed of a host drifts from round to round.
+    """
+    measured = [(counts[key], results[key]) for key in counts if key in results]
+    squares = [
+        (count, _square(result)) for count, result in measured if isinstance(result, Measurement)
+    ]
+    variance = sum(count * square for count, square in squares)
+    return Unevenness(
+        math.sqrt(variance), sum(count * math.sqrt(square) for count, square in squares)
+    )
+
+
+def _square(measurement: Measurement) -> float:
+    """The variance within rounds."""
+    return pooled_variance(round_.host_s for round_ in measurement.rounds)
+
+
+def slowest(ranks: int) -> float:
+    """The expected maximum of ``ranks`` standard normal deviations: the slowest rank's.
+
+    As if deviations were normal; after Blom, *Statistical estimates and transformed
+    beta-variables*, 1958.
+    """
+    return NormalDist().inv_cdf((ranks - 0.375) / (ranks + 0.25)) if ranks > 1 else 0.0
+
 
 _EXACT = Interval.exact(1.0)
 
@@ -182,3 +244,69 @@ def _backward_ends_s(basis: Basis, estimate: Estimate) -> dict[int, float]:
         if names[entry.position] == BACKWARD
     }
     return phase_ends_s(plan, phase, occurrence_s)
+
+
+MIB = 1 << 20
+
+# Of the first bucket of each type, so that communication begins early, and of the others
+# (``_DEFAULT_FIRST_BUCKET_BYTES`` in ``c10d/reducer.hpp``, ``bucket_cap_mb`` of DDP).
+FIRST_BUCKET_BYTES, BUCKET_BYTES = 1 * MIB, 25 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Gradient:
+    """The gradient of a parameter: ``size_bytes`` in numbers of type ``dtype``."""
+
+    parameter: str
+    size_bytes: int
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Gradients that are reduced together, by their positions in the order of becoming ready."""
+
+    members: tuple[int, ...]
+    size_bytes: int
+    dtype: str
+
+    @property
+    def complete_at(self) -> int:
+        """The position of the last gradient: with it, the bucket is complete."""
+        return max(self.members)
+
+
+def bucket_limits(cap_bytes: int | None = None) -> tuple[int, ...]:
+    """The limits of the first bucket of a type and of further ones.
+
+    DDP makes the first bucket smaller unless a size is asked for.
+    """
+    return (FIRST_BUCKET_BYTES, BUCKET_BYTES) if cap_bytes is None else (cap_bytes,)
+
+
+def assign(gradients: Sequence[Gradient], limits: Sequence[int]) -> tuple[Bucket, ...]:
+    """The buckets of ``gradients``, which are in the order in which they become ready.
+
+    ``limits`` are bytes of the first bucket of a dtype, of the second, and so on; the last limit
+    holds for all further buckets. Buckets are in the order in which they are reduced: full buckets
+    as they fill up, then one of each dtype that is not full, the latest dtype first, as PyTorch's
+    table of types gives them.
+    """
+    full: list[Bucket] = []
+    open_: dict[str, list[int]] = {}
+    sizes: dict[str, int] = {}
+    made: dict[str, int] = {}
+    for position, gradient in enumerate(gradients):
+        dtype = gradient.dtype
+        open_.setdefault(dtype, []).append(position)
+        sizes[dtype] = sizes.get(dtype, 0) + gradient.size_bytes
+        number = made.setdefault(dtype, 0)
+        if sizes[dtype] >= limits[min(number, len(limits) - 1)]:
+            full.append(Bucket(tuple(open_[dtype]), sizes[dtype], dtype))
+            open_[dtype], sizes[dtype], made[dtype] = [], 0, number + 1
+    rest = [
+        Bucket(tuple(members), sizes[dtype], dtype)
+        for dtype, members in reversed(open_.items())
+        if members
+    ]
+    return (*full, *rest)

@@ -12,8 +12,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bricks.compose.queueing.arrivals import poisson_s
+from bricks.compose.queueing.batching import BatchPolicy, BatchSeconds
+from bricks.compose.queueing.idle import NO_IDLE_PENALTY, IdleModel
 from bricks.compose.queueing.metrics import metric, percentiles, trimmed_mean, without_warm_up
-from bricks.studies.serving.queueing import serve, serve_in_turn
+from bricks.compose.queueing.simulation import ServerRun, simulate, simulate_in_turn
 from bricks.studies.serving.result import PERCENTILES, ScenarioResult
 from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad, Serving
 from bricks.units.draws import VALUE, Draw, Drawn, interval_of
@@ -22,10 +24,9 @@ from bricks.units.interval import Interval
 if TYPE_CHECKING:
     import numpy as np
 
-    from bricks.compose.queueing.simulation import ServerRun
     from bricks.studies.serving.service import BatchLatency, ServiceTimes
     from bricks.system import Target
-    from bricks.units.interval import Interval
+    from bricks.system.quota import Quota
 
 # Simulated queries: the slowest thousandth are a hundred.
 QUERIES = 100_000
@@ -233,3 +234,41 @@ def _of_rate(rate_qps: float, serving: Serving, capacity: Interval) -> Iterator[
             f"{rate_qps:.4g} queries/s are {100 * share:.0f} % of what the server can answer:"
             " percentiles tell the order of magnitude alone"
         )
+
+
+def serve(
+    arrivals_s: Sequence[float],
+    serving: Serving,
+    batch_s: BatchSeconds,
+    idle_model: IdleModel = NO_IDLE_PENALTY,
+    quota: Quota | None = None,
+) -> ServerRun:
+    """Simulate samples with the ascending arrival times ``arrivals_s``."""
+    return simulate(
+        arrivals_s,
+        _instances(serving, batch_s, serving.timeout_s),
+        max_queue=serving.max_queue,
+        idle_model=idle_model,
+        quota=quota,
+        transport_s=serving.drawn_transports_s,
+    )
+
+
+def serve_in_turn(
+    queries: int,
+    samples: int,
+    serving: Serving,
+    batch_s: BatchSeconds,
+    quota: Quota | None = None,
+) -> ServerRun:
+    """Simulate ``queries`` of ``samples`` each; the next arrives when one is done.
+
+    All samples of a query arrive at once, so instances do not wait for a full batch.
+    """
+    instances = _instances(serving, batch_s, 0.0)
+    transport_s = serving.drawn_transports_s
+    return simulate_in_turn(queries, samples, instances, transport_s=transport_s, quota=quota)
+
+
+def _instances(serving: Serving, batch_s: BatchSeconds, timeout_s: float) -> list[BatchPolicy]:
+    return [BatchPolicy(serving.max_batch, timeout_s, batch_s) for _ in range(serving.instances)]

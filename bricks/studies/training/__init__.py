@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bricks.session.defaults import PROGRAMS_RUNTIME
-from bricks.studies.offer import StudyOffer
+from bricks.studies.study import StudyOffer
 from bricks.studies.training.options import TrainingOptions
 
 if TYPE_CHECKING:

@@ -5,13 +5,16 @@ Must not know what is predicted of trainings.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bricks.backends.programs import LoadingTimes, SeededProgram, TrainedEpoch
-from bricks.errors import WorkerError
+from bricks.errors import StoreError, WorkerError
 from bricks.measure.protocol.training import (
     BeginTraining,
     LoadTraining,
@@ -20,7 +23,6 @@ from bricks.measure.protocol.training import (
     TrainEpoch,
 )
 from bricks.measure.supervisor import Supervisor, WorkerDied
-from bricks.studies.training.kept_runs import KeptRun, read_facts, write_facts
 
 if TYPE_CHECKING:
     from bricks.measure.progress import Progress
@@ -123,3 +125,69 @@ def trained(
         epochs.append(task.ask(TrainEpoch(str(run.checkpoint))))
         run.write(epochs)
     return epochs[:end], len(epochs) - known
+
+
+_FORMAT = 1
+_DIGITS = 16
+
+
+def folder_of(parent: Path, *parts: str) -> Path:
+    """Make the folder of a program in ``parent``, whose name is the digest of ``parts``."""
+    digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    folder = (parent / digest[:_DIGITS]).absolute()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise _unwritable(folder, exc) from exc
+    return folder
+
+
+class KeptRun:
+    """The files of one training with a seed and an identity, which the worker computes."""
+
+    def __init__(self, folder: Path, seed: int, identity: str) -> None:
+        stem = folder / f"seed-{seed}-{identity[:_DIGITS]}"
+        self.checkpoint = stem.with_suffix(".pt")
+        self._facts = stem.with_suffix(".json")
+
+    def epochs(self) -> list[TrainedEpoch]:
+        """The measured epochs; empty unless the training is stored."""
+        facts = read_facts(self._facts)
+        return [] if facts is None else list(map(TrainedEpoch.from_json, facts["epochs"]))
+
+    def write(self, epochs: Sequence[TrainedEpoch]) -> None:
+        """Store these epochs."""
+        write_facts(self._facts, {"epochs": [asdict(epoch) for epoch in epochs]})
+
+    def forget(self) -> None:
+        """Remove the files."""
+        for path in (self._facts, self.checkpoint):
+            path.unlink(missing_ok=True)
+
+
+def read_facts(path: Path) -> dict[str, Any] | None:
+    """The JSON object in a file; None without the file. :class:`StoreError` for a damaged one."""
+    try:
+        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if facts["format"] != _FORMAT:
+            raise ValueError("another format")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as exc:
+        raise StoreError(f"{path} cannot be read ({exc}): remove it, or train --again") from exc
+    return facts
+
+
+def write_facts(path: Path, facts: Mapping[str, Any]) -> None:
+    """Write a file, whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_text(json.dumps({"format": _FORMAT, **facts}) + "\n", encoding="utf-8")
+        temporary.replace(path)
+    except OSError as exc:
+        temporary.unlink(missing_ok=True)
+        raise _unwritable(path, exc) from exc
+
+
+def _unwritable(path: Path, exc: OSError) -> StoreError:
+    return StoreError(f"{path} cannot be written ({exc.strerror}): give another --folder")

@@ -18,7 +18,7 @@ from bricks.compose.queueing.idle import (
     fit_server_state,
 )
 from bricks.compose.queueing.run import RunLatency
-from bricks.studies.serving.queueing import serve
+from bricks.studies.serving.outcome import serve
 from bricks.studies.serving.scenario import Serving
 from bricks.studies.serving.service import BatchLatency, ServiceTimes
 from bricks.units.draws import VALUE

@@ -11,6 +11,7 @@ from store_examples import make_target
 
 from bricks.compose.queueing.run import RunLatency
 from bricks.report.answers.generation import llm_answer, token_rate_text
+from bricks.studies.generation.options import Generation
 from bricks.studies.generation.result import (
     GenerationFailure,
     GenerationMemory,
@@ -18,7 +19,6 @@ from bricks.studies.generation.result import (
     LlmResult,
 )
 from bricks.studies.generation.steps import DecoderStep, StepTimes
-from bricks.studies.generation.texts import Generation
 from bricks.units.facts import json_of
 from bricks.units.interval import Interval
 

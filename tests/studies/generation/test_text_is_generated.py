@@ -37,9 +37,8 @@ from bricks.compose.queueing.continuous import (
 from bricks.compose.queueing.run import RunLatency
 from bricks.compose.queueing.simulation import ServerRun, simulate
 from bricks.graph.decoder import Decoder, decoder_of
-from bricks.studies.generation.decoders import steps_of
 from bricks.studies.generation.options import GenerationOptions
-from bricks.studies.generation.steps import DecoderStep, StepTimes, lengths_between
+from bricks.studies.generation.steps import DecoderStep, StepTimes, lengths_between, steps_of
 from bricks.units.interval import Interval
 from bricks.zoo import decoders, entry, zoo_folder
 

@@ -24,8 +24,8 @@ from bricks.samples.size_changes import SizeTimes
 from bricks.session.options import Options
 from bricks.session.whole_models import size_changes
 from bricks.session.workspace import Workspace
-from bricks.studies.inference.mix import MixedSize, read_sizes
 from bricks.studies.inference.prediction import PredictedModel, SingleRuns, mixes_of
+from bricks.studies.inference.settings import MixedSize, read_sizes
 from bricks.units.interval import Interval
 
 

@@ -13,8 +13,14 @@ from refusals import refused
 from bricks.errors import ModelError
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of
-from bricks.studies.numerics.blocked_layout import BlockedLayout, block_of, blocked, layout_probe
-from bricks.studies.numerics.standard_form import StandardForm, standard_form
+from bricks.studies.numerics.standard_form import (
+    BlockedLayout,
+    StandardForm,
+    block_of,
+    blocked,
+    layout_probe,
+    standard_form,
+)
 
 NCHWC = "com.microsoft.nchwc"
 Arrays = Mapping[str, np.ndarray]

@@ -24,16 +24,17 @@ from bricks.report.operators import operator_lines
 from bricks.samples.error_norms import ErrorNorms
 from bricks.session.machine_peaks import Level
 from bricks.studies.numerics.comparison import compare_operators, latency_of
-from bricks.studies.numerics.deepbench import (
+from bricks.studies.numerics.operators import (
     CONVOLUTIONS,
     KERNELS,
     PRODUCTS,
     RECURRENT,
     Convolution,
+    OperatorCase,
     Product,
     deepbench,
+    work_of,
 )
-from bricks.studies.numerics.operator import OperatorCase, work_of
 from bricks.studies.numerics.results import (
     Accuracy,
     Form,

@@ -8,8 +8,7 @@ from factories import mlp, save
 
 from bricks import Bench, Estimate
 from bricks.sources import Unread
-from bricks.studies.numerics.options import NetworkComparisonOptions
-from bricks.studies.numerics.study import NetworkStudy
+from bricks.studies.numerics.study import NetworkComparisonOptions, NetworkStudy
 from bricks.studies.study import ask
 
 

@@ -12,14 +12,6 @@ from hypothesis import strategies as st
 
 from bricks.network.times import MEASURED, NetworkEstimate, StatedNetwork
 from bricks.samples.measurement import Failure, Measurement, Round
-from bricks.studies.scaling.buckets import Gradient, assign, bucket_limits
-from bricks.studies.scaling.copies import (
-    PROGRAMS,
-    SIZES,
-    CopyTimes,
-    by_size,
-    ddp_times,
-)
 from bricks.studies.scaling.options import StepOptions
 from bricks.studies.scaling.scaling import DataParallelTraining, RankTimes, Scaling
 from bricks.studies.scaling.simulation import (
@@ -30,14 +22,21 @@ from bricks.studies.scaling.simulation import (
     NetworkTransfer,
     simulate,
 )
+from bricks.studies.scaling.steps import PROGRAMS, SIZES, CopyTimes, by_size, ddp_times
 from bricks.studies.scaling.strategies import (
     DistributedDataParallel,
     Horovod,
     ParameterServer,
     Strategy,
 )
-from bricks.studies.scaling.training_step import TrainingStep
-from bricks.studies.scaling.unevenness import Unevenness, unevenness
+from bricks.studies.scaling.training_step import (
+    Gradient,
+    TrainingStep,
+    Unevenness,
+    assign,
+    bucket_limits,
+    unevenness,
+)
 from bricks.units.curve import Curve
 from bricks.units.interval import Interval
 

@@ -17,8 +17,14 @@ from bricks.graph.program import MODULE, module_of, state_of
 from bricks.graph.program_phases import TRAINING
 from bricks.graph.view import parse_model
 from bricks.sources import Function, ReadOptions, read
-from bricks.studies.scaling.buckets import MIB, Gradient, assign, bucket_limits
-from bricks.studies.scaling.training_step import module_tensors, ready_gradients
+from bricks.studies.scaling.training_step import (
+    MIB,
+    Gradient,
+    assign,
+    bucket_limits,
+    module_tensors,
+    ready_gradients,
+)
 from bricks.zoo import programs, zoo_folder
 
 SCRIPT = Path(__file__).parents[2] / "support" / "ddp_buckets.py"

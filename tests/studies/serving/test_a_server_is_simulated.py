@@ -18,8 +18,7 @@ from bricks.compose.queueing.arrivals import poisson_s
 from bricks.compose.queueing.batching import batch_sizes
 from bricks.compose.queueing.run import RunLatency
 from bricks.errors import UsageError
-from bricks.studies.serving.outcome import best_batch, scenario_of
-from bricks.studies.serving.queueing import serve, serve_in_turn
+from bricks.studies.serving.outcome import best_batch, scenario_of, serve, serve_in_turn
 from bricks.studies.serving.result import PERCENTILES, ScenarioResult
 from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad, Serving
 from bricks.studies.serving.service import BatchLatency, ServiceTimes

@@ -12,9 +12,8 @@ from bricks.graph.model import Model
 from bricks.samples.measurement import Measurement
 from bricks.session.measuring import measure_whole
 from bricks.session.predicting import predict
-from bricks.studies.offer import StudyOffer, StudyPage
 from bricks.studies.options import argument, option
-from bricks.studies.study import Checked, Needs, Study
+from bricks.studies.study import Checked, Needs, Study, StudyOffer, StudyPage
 from bricks.units.interval import Interval
 
 JOULES_PER_WH = 3600.0

@@ -14,10 +14,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bricks.errors import BricksError
-from bricks.suite.portable.runner import run_log
-from bricks.suite.portable.runner.options import RunOptions, parsed
-from bricks.suite.portable.runner.suite_data import SuiteData
-from bricks.suite.portable.runner.suite_run import SuiteRun, opened
+from bricks.suite.runner import run_log
+from bricks.suite.runner.options import RunOptions, parsed
+from bricks.suite.runner.suite_run import SuiteData, SuiteRun, opened
 
 # First word of the command line of the child process, followed by its seconds.
 _WORK = "--work"

@@ -5,27 +5,88 @@ Must not know any runtime.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import json
 import tempfile
 import time
+import zipfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from bricks.backends.portable import GroupWalk, OutOfMemory, PortableRuntime, SampledRound
 from bricks.errors import BricksError, SuiteError, first_line
-from bricks.suite.portable.runner import run_log
-from bricks.suite.portable.runner.run_log import RunLog
-from bricks.suite.portable.runner.summary import RunSummary
-from bricks.system.accelerator_state import AcceleratorState
+from bricks.suite.runner import run_log
+from bricks.suite.runner.run_log import RunLog
+from bricks.system.accelerator_state import AcceleratorState, joined
 from bricks.system.fingerprint import fingerprint
 from bricks.system.target import Runtime, Target
+from bricks.units.sample import Sample
 
 if TYPE_CHECKING:
-    from bricks.suite.portable.runner.options import RunOptions
-    from bricks.suite.portable.runner.suite_data import SuiteData
+    from bricks.suite.runner.options import RunOptions
+
+
+@dataclass(slots=True)
+class RunSummary:
+    """Seconds of each brick and model by key: on the host, and of all kernels of a run.
+
+    ``states`` are those of a GPU in each round, where it tells them.
+    """
+
+    host_s: dict[str, list[float]] = field(default_factory=dict)
+    device_s: dict[str, list[float]] = field(default_factory=dict)
+    states: list[AcceleratorState] = field(default_factory=list)
+
+    def add(self, key: str, samples: Sequence[Any]) -> bool:
+        """Add the JSON of samples; whether they are of a walk, and not of another state."""
+        known = [Sample.from_json(sample) for sample in samples]
+        if any(sample.displaced_bytes is not None for sample in known):
+            return False
+        self.host_s.setdefault(key, []).append(median(sample.host_s for sample in known))
+        self.device_s.setdefault(key, []).append(median(sample.device_s for sample in known))
+        return True
+
+    def lines(self, programs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+        """A line for each program: its calls next to its real step, where that ran.
+
+        The last line has the clocks of a GPU, and in how many rounds they were lowered.
+        """
+        for program in programs:
+            counts = Counter(program["counts"])
+            missing = sum(n for key, n in counts.items() if key not in self.host_s)
+            known = f", {missing} calls are not measured" if missing else ""
+            on_device = any(any(self.device_s.get(key, ())) for key in counts)
+            what, of = ("kernels", self.device_s) if on_device else ("calls alone", self.host_s)
+            total_s = sum(n * median(of[key]) for key, n in counts.items() if key in of)
+            step = of.get(program["digest"])
+            whole = f"; a real step takes {_ms(median(step))}" if step else ""
+            yield f"{program['name']}: {what} take {_ms(total_s)}{known}{whole}"
+        if self.states:
+            yield self._clocks_line()
+
+    def _clocks_line(self) -> str:
+        clocks_hz = [state.clock_hz for state in self.states if state.clock_hz is not None]
+        clocks = f"clock {_ghz(min(clocks_hz))} to {_ghz(max(clocks_hz))}, " if clocks_hz else ""
+        lowered = joined(state for state in self.states if state.throttled_by)
+        if lowered is None:
+            return f"GPU: {clocks}never throttled"
+        count = sum(bool(state.throttled_by) for state in self.states)
+        reasons = " and ".join(lowered.throttled_by)
+        return f"GPU: {clocks}throttled by {reasons} in {count} of {len(self.states)} rounds"
+
+
+def _ghz(clock_hz: float) -> str:
+    return f"{clock_hz / 1e9:.2f} GHz"
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.4g} ms"
+
 
 # Groups of no more bytes stay loaded from turn to turn.
 _KEPT_BYTES = 1 << 30
@@ -230,3 +291,48 @@ class SuiteRun:
 
     def _say(self, text: str) -> None:
         print(text, flush=True)
+
+
+MANIFEST, CONTENT = "manifest.json", "suite.json"
+
+
+class SuiteData:
+    """The files of the archive at ``path``, all of which have the digests of its manifest.
+
+    ``digest`` is that of the manifest. Raises :class:`SuiteError` for altered or missing files.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._zip = zipfile.ZipFile(path)
+            manifest = self._zip.read(MANIFEST)
+            files = json.loads(manifest)["files"]
+        except (OSError, KeyError, ValueError, zipfile.BadZipFile) as exc:
+            raise SuiteError(f"{path} is cut off, or no portable suite: copy it again") from exc
+        self.path, self.digest = path, hashlib.sha256(manifest).hexdigest()
+        names = [name for name in self._zip.namelist() if name != MANIFEST]
+        odd = sorted({*names} ^ {*files}) or [n for n in names if self._digest(n) != files[n]]
+        if odd:
+            raise SuiteError(
+                f"{path}: its file {odd[0]} is not as it was written: copy the suite again"
+            )
+        self.content = self.json(CONTENT)
+
+    def json(self, name: str) -> Any:
+        """The content of a JSON file."""
+        return json.loads(self._zip.read(name))
+
+    def names(self, folder: str) -> list[str]:
+        """The names of all files in a folder."""
+        return [name for name in self._zip.namelist() if name.startswith(f"{folder}/")]
+
+    def unpack(self, folder: str, into: Path) -> Path:
+        """Write the files of ``folder`` below ``into``; return where they are."""
+        self._zip.extractall(into, self.names(folder))
+        return into / folder
+
+    def _digest(self, name: str) -> str | None:
+        try:
+            return hashlib.sha256(self._zip.read(name)).hexdigest()
+        except (zipfile.BadZipFile, OSError, ValueError):  # other bytes than were written
+            return None

@@ -7,25 +7,185 @@ Must not compute latencies.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import urlencode
 
-from bricks.errors import printable
+from bricks.analysis.answers import ESTIMATE, Answer, NoAnswer
+from bricks.compose.memory.peak import PeakMemory, UnknownMemory
+from bricks.errors import BricksError, UsageError, printable
+from bricks.graph.sizes import LARGEST_DIM
 from bricks.report.agreement import agreement_remarks
 from bricks.report.answers.prediction import prediction_answer
 from bricks.report.answers.words import source_text, uncertainty_text
 from bricks.report.tables import peak_size
+from bricks.session import peak_memory
 from bricks.studies.inference.prediction import ModelPredictions, PredictedModel
 from bricks.studies.inference.settings import Setting, varying
 from bricks.units.facts import facts
-from bricks.web.answer_rows import AnswerRow, LackingRow, meets
 
 if TYPE_CHECKING:
     from bricks.session.agreement import Agreement
+    from bricks.session.workspace import Workspace
     from bricks.system import Target
     from bricks.units.interval import Interval
-    from bricks.web.answer_question import AnswerQuestion
+
+# Longer bounds are typing errors.
+_MOST_MS = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerQuestion:
+    """The batch, the number of threads and the bound (SLO, in milliseconds) that are asked for.
+
+    None: the model's own batch, any number of threads, no bound.
+    """
+
+    batch: int | None = None
+    threads: int | None = None
+    slo_ms: float | None = None
+
+    @classmethod
+    def of(cls, query: Mapping[str, str]) -> AnswerQuestion:
+        """The question in a query; :class:`UsageError` for a value that makes no sense."""
+        return cls(
+            checked_batch(query.get("batch", "")),
+            checked_threads(query.get("threads", "")),
+            _checked_bound(query.get("slo_ms", "")),
+        )
+
+    @property
+    def slo_s(self) -> float | None:
+        """The bound in seconds."""
+        return None if self.slo_ms is None else self.slo_ms / 1e3
+
+    @property
+    def without_batch(self) -> AnswerQuestion:
+        """The same question about a model whose batch is the one asked for."""
+        return replace(self, batch=None)
+
+    @property
+    def query(self) -> str:
+        """The query of an address, with its question mark; empty if nothing is asked for."""
+        pairs = [(field.name, getattr(self, field.name)) for field in fields(self)]
+        known = [
+            (name, str(value) if isinstance(value, int) else f"{value:.6g}")
+            for name, value in pairs
+            if value is not None
+        ]
+        return f"?{urlencode(known)}" if known else ""
+
+
+def checked_batch(text: str) -> int | None:
+    """Parse a batch size; None for an empty ``text``, UsageError for a text that is no size."""
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text[:11]) <= LARGEST_DIM):
+        raise UsageError(f"the batch {text[:20]!r} is no batch size: give a number such as 1 or 8")
+    return int(text)
+
+
+def checked_threads(text: str) -> int | None:
+    """Parse a number of threads; None for an empty ``text``, UsageError for no such number."""
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) < 5):
+        raise UsageError(f"{text[:20]!r} is no number of threads: give a number such as 2")
+    return int(text)
+
+
+def _checked_bound(text: str) -> float | None:
+    """Parse a bound in milliseconds; None for an empty ``text``."""
+    if not text:
+        return None
+    try:
+        bound_ms = float(text[:20])
+    except ValueError:
+        bound_ms = math.nan
+    if not 0 < bound_ms <= _MOST_MS:
+        raise UsageError(f"the bound {text[:20]!r} is no latency: give milliseconds such as 20")
+    return bound_ms
+
+
+# Whether a latency meets a bound: it does not if even the lower end of its interval is longer.
+YES, NO, UNCERTAIN = "yes", "no", "uncertain"
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRow:
+    """An answer, the unique name of its target, and its peak memory if that is known."""
+
+    FACTS: ClassVar = (
+        ("target.system.name", "system"), ("target.system.key", "system_key"),
+        ("target.key", "target"), "target_name", ("target.runtime", "runtime"),
+        ("target.runtime.threads", "threads"),
+        *((f"answer.{path}", *names) for path, *names in ESTIMATE),
+        ("answer.cost_per_million", "cost_per_million"), "peak_bytes", ("known_memory", "memory"),
+        "no_memory", "error",
+    )  # fmt: skip
+
+    answer: Answer
+    target_name: str
+    memory: PeakMemory | UnknownMemory
+
+    @property
+    def target(self) -> Target:
+        """The target that the model runs on."""
+        return self.answer.target
+
+    @property
+    def known_memory(self) -> PeakMemory | None:
+        """The peak memory and its parts; None if unknown."""
+        return self.memory if isinstance(self.memory, PeakMemory) else None
+
+    @property
+    def peak_bytes(self) -> int | None:
+        """The peak memory in bytes; None if unknown."""
+        return None if self.known_memory is None else self.known_memory.peak_bytes
+
+    @property
+    def no_memory(self) -> str | None:
+        """The reason why the peak memory is unknown; None if it is known."""
+        return self.memory.reason if isinstance(self.memory, UnknownMemory) else None
+
+
+@dataclass(frozen=True, slots=True)
+class LackingRow:
+    """The reason why there is no estimate on a target, and the unique name of the target."""
+
+    LIKE: ClassVar = AnswerRow
+
+    target: Target
+    target_name: str
+    error: str
+
+
+def row_of(workspace: Workspace, of: Answer | NoAnswer, target_name: str) -> AnswerRow | LackingRow:
+    """The row of an answer, with its predicted peak memory."""
+    if isinstance(of, NoAnswer):
+        return LackingRow(of.target, target_name, of.reason)
+    try:
+        memory = peak_memory.memory_of_plan(workspace, of.plan, target=of.target)
+    except BricksError as error:
+        memory = UnknownMemory(of.plan.model, str(error))
+    return AnswerRow(of, target_name, memory)
+
+
+def meets(latency: Interval, bound: float) -> str:
+    """Whether ``latency`` is at most ``bound``; uncertain if the bound is within the interval."""
+    if latency.high <= bound:
+        return YES
+    return NO if latency.low > bound else UNCERTAIN
+
+
+def fastest_first(row: AnswerRow | LackingRow) -> tuple[Any, ...]:
+    """Sort key: the fastest first, rows without an answer last."""
+    estimate_s = row.answer.estimate.estimate_s if isinstance(row, AnswerRow) else 0.0
+    target = row.target
+    lacks = isinstance(row, LackingRow)
+    return lacks, estimate_s, target.system.name, target.runtime.threads, target.key
+
 
 # Bars longer than this multiple of the shortest are cut off: the others would be too short to see.
 _MOST_TIMES = 20.0
