@@ -1,6 +1,8 @@
-"""The dimensions of a published language model, and the number of its parameters.
+"""The dimensions of a published language model, its parameters, and one card's part of it.
 
-Must not know any model by name.
+Cards divide a decoder as in Megatron-LM (Shoeybi et al., 2019): heads and columns of the
+feed-forward network, the last matrix of either by its rows, and the vocabulary; normalisations are
+on each card. Must not know any model by name, nor how cards exchange what they compute.
 """
 
 from __future__ import annotations

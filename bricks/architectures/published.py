@@ -2,7 +2,7 @@
 
 The dimensions are those of the ``config.json`` that each maker publishes with the weights, the
 numbers of parameters those of its model card or paper. Among models of one nominal size, the first
-is meant where a size alone is asked for.
+is meant where a size alone is asked for. Must not know how decoders are made.
 """
 
 from __future__ import annotations

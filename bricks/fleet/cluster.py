@@ -1,11 +1,14 @@
-"""Hosts that have joined a Dask scheduler, and calls of functions on them.
+"""Hosts that have joined a Dask scheduler, and calls of functions on them; ``bricks worker`` joins.
 
-With ``worker.py`` the only module that knows Dask. Dask pickles functions and their results, so any
-program that can connect to the scheduler can run code on all hosts, and a host can run code on the
-coordinator's: nothing here protects against that. The scheduler belongs behind Dask's TLS (its own
-configuration, with addresses that begin ``tls://``), or on a network whose users are trusted: the
-user must say that such an address is insecure. No address is contacted but the one that the user
-gives. Must not know what is called on the hosts.
+The only module that knows Dask. Dask pickles functions and their results, so any program that can
+connect to the scheduler can run code on all hosts, and a host can run code on the coordinator's:
+nothing here protects against that. The scheduler belongs behind Dask's TLS (its own configuration,
+with addresses that begin ``tls://``), or on a network whose users are trusted: the user must say
+that such an address is insecure. No address is contacted but the one that the user gives.
+
+A host runs a Dask worker that is configured to disturb concurrent timing as little as possible: one
+call at a time, no profiler that looks a hundred times a second, no limit to memory of its own. Must
+not know what is called on the hosts, nor what is measured.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Distributes the bricks of some models among hosts, and merges what they measure into a store.
 
 Every distinct target measures each brick once; hosts that are the same target share its work, batch
-by batch. A host that dies, hangs or becomes another system loses its batch to others; a host that
-joins late gets what is left. A host's results are merged as a file from anybody is: what they say
-is checked, and refused where it cannot be true. Must not know how hosts are reached
-(:class:`~bricks.fleet.coordinator.Cluster`) or how bricks are measured.
+by batch. A scheduler reports its hosts and the time of each one's last heartbeat; from that follows
+which hosts have joined and which are lost. A host that dies, hangs or becomes another system loses
+its batch to others; a host that joins late gets what is left. A host's results are merged as a file
+from anybody is: what they say is checked, and refused where it cannot be true. Must not know Dask
+(:class:`Cluster` stands for it) or how bricks are measured.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Ranks on hosts of the fleet: each host runs one, and answers requests.
+"""Ranks on hosts of the fleet, and the network between them, measured into the coordinator's cache.
 
-``RankHosts`` is the coordinator's side, the functions below are what it calls on a host. Must not
-know how hosts are reached (:class:`~bricks.fleet.coordinator.Cluster`), or what ranks are asked.
+Each host runs one rank, which answers requests: ``RankHosts`` is the coordinator's side,
+``start``, ``ask`` and ``end`` are what it calls on a host. Must not know how hosts are reached
+(:class:`~bricks.fleet.coordinator.Cluster`), or how a rank is timed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """The work of a fleet: the queue of each target, and the cache that results are merged into.
 
-Must not know hosts, nor how they are reached.
+All hosts that are the same target take batches from one queue, so each brick is measured once for
+it. A batch that a host did not finish goes back to the front; one that has failed three times is
+given up, because the fault is likely its own. Must not know hosts, nor how they are reached.
 """
 
 from __future__ import annotations

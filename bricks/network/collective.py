@@ -1,7 +1,16 @@
-"""A collective operation as a brick: its timed aspects, and its key in the cache.
+"""A collective operation as a brick: its timed aspects, its key in the cache, and its formulas.
 
-The backend, the versions and the network are the target's, as with bricks of models. Must not know
-how long anything takes.
+The backend, the versions and the network are the target's, as with bricks of models. By formula,
+time = steps · latency + volume · bytes / bandwidth, where both factors depend on the ranks alone:
+
+- all-reduce, all-gather and reduce-scatter go round a ring: Patarasuk and Yuan, "Bandwidth optimal
+  all-reduce algorithms for clusters of workstations", J. Parallel Distrib. Comput. 69 (2009); and
+  Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH",
+  Int. J. High Perform. Comput. Appl. 19 (2005), for each as sums of steps and volume. The volumes
+  are the factors of "bus bandwidth" in nccl-tests, doc/PERFORMANCE.md.
+- broadcast goes down a binomial tree (Thakur et al.), as gloo's does: each level sends all bytes.
+
+Must not know any network.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Times of one collective with one number of ranks over sizes, interpolated between neighbours.
+"""Times of one collective with one number of ranks over sizes: medians, and their α–β fit.
 
-Sizes are measured a factor apart at which a backend may change its algorithm and messages leave the
-caches, so times that are linear between two neighbours are not so over all of them. Must not know
-which operation the times are of.
+The fit is t = α + S/β, piecewise linear: backends change algorithm with the size, and small
+messages stay in buffers, so one line does not fit all sizes. Between two measured sizes, times are
+interpolated instead. Must not know which operation the times are of.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bricks.units.interval import Interval
 # Fewer points have no leave-one-out error.
 _MIN_POINTS = 3
 
-# The lowest relative deviation, of rounds and of medians.
+# The lowest relative deviation, of rounds and of medians, and that residuals of few points show.
 _MIN_DEVIATION = 0.01
 
 
@@ -72,8 +72,6 @@ _MIN_SEGMENT_POINTS, _MAX_SEGMENTS = 3, 4
 
 # The relative uncertainty of medians: a closer fit follows the noise.
 _NOISE = 0.02
-
-# The lowest relative deviation that residuals of few points can show.
 
 
 @dataclass(frozen=True, slots=True)

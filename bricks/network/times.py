@@ -1,7 +1,10 @@
-"""Networks that estimate how long a collective takes: a measured one and a stated one.
+"""Networks that estimate how long a collective takes: measured ones, stated ones, and NVLink.
 
 Each estimate has its origin; its interval grows from measured sizes over the fit to ranks and sizes
-without measurements. Must not know how collectives are measured or stored.
+without measurements. NVLink's times follow from its published bandwidth: NCCL chooses a protocol by
+the cost model of its own source (NVIDIA/nccl, ``src/graph/tuning.cc``), a latency of each
+collective, one of each step round the ring, and a share of the links' bandwidth. Its constants are
+used here as published; no collective was run. Must not know how collectives are measured or stored.
 """
 
 from __future__ import annotations

@@ -1,7 +1,13 @@
-"""Check a recorded program that comes from a file or from another host, before anything reads it.
+"""Checks of a model from a file or from another host, before anything reads it.
 
-A program is not normalised: its calls work in place, so their order counts, and the file states all
-types, which ONNX could not infer. Must not import PyTorch.
+- Bulk: two bytes of a file can encode a message, whose object in protobuf takes a hundred times as
+  much memory. Messages are counted before any object is made; protobuf's descriptors say which
+  fields hold messages.
+- Recorded programs: they are not normalised, since their calls work in place and their order
+  counts, and the file states all types, which ONNX could not infer.
+- Places of data: in the folder of the model file, or of a link to it.
+
+Must not know what the model computes, nor import PyTorch.
 """
 
 from __future__ import annotations

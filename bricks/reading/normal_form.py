@@ -1,7 +1,9 @@
-"""Normalise a model: constants are initializers, nodes are sorted, names are unique.
+"""Normalise a model: no local functions, constants are initializers, nodes sorted, names unique.
 
-Later stages rely on this form, and on a producer for every input. Must not know the source of a
-model.
+Later stages rely on this form, and on a producer for every input. Sparse initializers become dense
+ones, as every runtime makes them when it loads. Twenty functions that call the next one twice
+inline to a million nodes, so upper bounds of the inlined model are computed first: nodes, bytes,
+and the nesting depth of graphs. Must not know the source of a model.
 """
 
 from __future__ import annotations
@@ -255,7 +257,8 @@ def _read(tensor: onnx.TensorProto, folder: Path, file: str) -> np.ndarray:
     return values
 
 
-# Limits of inlining: MAX_NODES nodes plus MAX_TIMES as many as the file holds, and MAX_INLINED_BYTES bytes.
+# Limits of inlining: MAX_NODES nodes plus MAX_TIMES as many as the file holds, and
+# MAX_INLINED_BYTES bytes.
 MAX_NODES, MAX_INLINED_BYTES, MAX_TIMES = 10_000, 64 << 20, 100
 # Nesting depths of functions and of graphs: real models have a few; protobuf reads 33 graphs.
 MAX_CALLS, MAX_GRAPHS = 60, 30

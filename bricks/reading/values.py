@@ -1,11 +1,12 @@
-"""Weights whose values decide a latency, as sketches of a model.
+"""Values that reading keeps of a model: steering values, small tensors, sketches of tiny weights.
 
-Training leaves scales of batch normalisations near zero on unused channels. A runtime multiplies a
-scale into the weights of the convolution before it, and processors may take a hundred times as long
-on denormals. Weights of eight-bit floats with an unfitting scale are mostly denormal too, or their
-products with the scale are. Loops that widen eight-bit floats branch on zeros. So a model with such
-weights or scales, and its bricks with them or the products, have other digests. Reads all weights
-with one number a channel, and parts of larger ones. Must not know runtimes.
+All other weights stay on disk. Denormal weights matter for time: processors may take a hundred
+times as long on them. Training leaves scales of batch normalisations near zero on unused channels,
+and a runtime multiplies a scale into the weights of the convolution before it; weights of eight-bit
+floats with an unfitting scale are mostly denormal too, or their products with the scale are; loops
+that widen them branch on zeros. So a model with such weights or scales, and its bricks with them or
+the products, have other digests. All weights with one number a channel are
+read for that, and parts of larger ones. Must not know runtimes.
 """
 
 from __future__ import annotations

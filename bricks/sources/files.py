@@ -1,6 +1,9 @@
-"""Models in ONNX files, which are named by a path, or lie in a folder.
+"""Models in ONNX files, in suites, and in memory.
 
-Users type paths, so this module also answers typing errors. Must not know the content of files.
+Files are named by a path, or lie in a folder; users type paths, so this module also answers typing
+errors. A suite fixes shapes and how its models are cut, or is a private one, of bricks alone. In
+memory, a model is an ``onnx.ModelProto``, or a graph of onnx-graphsurgeon. Must not know the
+content of files.
 """
 
 from __future__ import annotations

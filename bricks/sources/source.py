@@ -1,4 +1,4 @@
-"""The interface of model sources, the options of reading, and its results.
+"""The interface of model sources, the options of reading with their defaults, and its results.
 
 Must not know how any source reads its models.
 """

@@ -1,6 +1,8 @@
 """Options as fields of dataclasses, described once for library, command line and help.
 
-A field whose type is a dataclass is a group of options. Must not know how a command parses them.
+A field whose type is a dataclass is a group of options. Commands and pages of a server read the
+options of a dataclass from here, and make an instance of it from typed values. Must not know how a
+command parses them.
 """
 
 from __future__ import annotations
@@ -130,12 +132,12 @@ class OptionField:
 
 def option_fields(options: Any) -> Iterator[OptionField]:
     """The options of the dataclass ``options``, groups of options one by one."""
-    for field in fields(options):
-        if (group := group_of(options, field)) is not None:
+    for each in fields(options):
+        if (group := group_of(options, each)) is not None:
             yield from option_fields(group)
-        elif (described := option_of(field)) is not None:
-            name = name_of(field, described)
-            yield OptionField(name, kind_of(options, field), described, field.default)
+        elif (described := option_of(each)) is not None:
+            name = name_of(each, described)
+            yield OptionField(name, kind_of(options, each), described, each.default)
 
 
 def made(options: Any, values: Mapping[str, Any]) -> Any:
@@ -144,12 +146,12 @@ def made(options: Any, values: Mapping[str, Any]) -> Any:
     Texts are read into values; fields without a value keep their default.
     """
     arguments: dict[str, Any] = {}
-    for field in fields(options):
-        if (group := group_of(options, field)) is not None:
-            arguments[field.name] = made(group, values)
-        elif (described := option_of(field)) is not None:
-            if (value := _value(name_of(field, described), described, values)) is not MISSING:
-                arguments[field.name] = value
+    for each in fields(options):
+        if (group := group_of(options, each)) is not None:
+            arguments[each.name] = made(group, values)
+        elif (described := option_of(each)) is not None:
+            if (value := _value(name_of(each, described), described, values)) is not MISSING:
+                arguments[each.name] = value
     return options(**arguments)
 
 

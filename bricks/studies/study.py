@@ -1,7 +1,9 @@
 """The protocol of a study: the measurements it needs, its prediction, and a real run to compare.
 
-Each package next to this module is a study; :func:`ask` runs any study in the same order. Must not
-know any study, nor how results are shown.
+Each package next to this module is a study; :func:`ask` runs any study in the same order. Other
+packages offer studies as entry points of the group ``bricks.studies``; a command is made from the
+description in an offer. Must not know any study, nor import the modules that answer it, nor know
+how results are shown.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
 """Suites in one file, with the program that measures them: nothing of this package is installed.
 
-Must not know any runtime, nor how bricks are chosen.
+Written are data, the modules of the program and what starts it; read is what the program measured,
+as records of a results file. A module comes with the modules of this package that it imports at its
+top level, in syntax that Python 3.9 runs. A file of results whose last line is cut off is read up
+to that line: its process was ended. Must not know any runtime, nor how bricks are chosen.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from bricks.suite.runner import run_log
 from bricks.suite.runner.suite_run import CONTENT
 
 _PACKAGE = "bricks"
-_ROOT = Path(__file__).resolve().parents[2]
+_ROOT = Path(__file__).resolve().parents[1]
 
 # The oldest Python whose syntax bundled modules have.
 OLDEST = (3, 9)

@@ -2,8 +2,11 @@
 
 The graph that a runtime executes depends on the processor. So a suite holds the models, and the
 host that measures it decomposes them again, which takes a tenth of a second per model. The bricks
-in a suite are those of the host that wrote it, for inspection or for use with other tools. Must not
-know how anything is measured.
+in a suite are those of the host that wrote it, for inspection or for use with other tools.
+
+A private suite holds bricks alone, which have no names, no weights and no neighbours. Text in them
+can still identify a model (labels in attributes or constants, names of custom operators), so it is
+refused. The set of bricks can too, so decoys are mixed in. Must not know how anything is measured.
 """
 
 from __future__ import annotations

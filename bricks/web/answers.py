@@ -1,7 +1,8 @@
-"""The page of a model's answers: a headline, and a bar with its interval for each target.
+"""Answers about a model on all systems: options of the question, rows by target, and their page.
 
-Positions are percentages of the longest bar, since the content security policy forbids styles.
-Must not compute latencies.
+A question is the query of an address. Its rows have peak memory too, for the page and its JSON. The
+page is a headline, and a bar with its interval for each target: positions are percentages of the
+longest bar, since the content security policy forbids styles. Must not compute latencies.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The routes of models: uploads, jobs, answers, and where the time goes.
+"""The routes of models: uploads, jobs, answers, and where the time goes; and the work of a job.
 
-Must not know how answers are computed.
+A job reads a model, decomposes it in the supervised process of a worker, within its allowances, and
+adds up its latencies. Must not know how answers are computed.
 """
 
 from __future__ import annotations

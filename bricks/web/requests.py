@@ -1,5 +1,8 @@
-"""What handlers of requests share: who asks, what arrives, and how an answer is sent.
+"""Requests: checks of each, who asks, what arrives, and how an answer is sent.
 
+Any page that is open in a user's browser can reach a server that the user can reach, also under a
+name of its own that leads to the server's address (DNS rebinding). So requests to another host name
+and requests from pages of other sites are refused. Texts of errors leave without paths of the host.
 Must not know routes.
 """
 

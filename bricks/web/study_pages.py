@@ -1,4 +1,8 @@
-"""The studies that have a page: those of bricks, and those that other packages offer."""
+"""The studies that have a page, the form of each, and the options of a study from a query.
+
+They are studies of bricks, and those that other packages offer. Fields of a form follow from the
+dataclass of the study's options.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +23,9 @@ if TYPE_CHECKING:
 def study_pages() -> Iterator[tuple[StudyOffer, StudyPage]]:
     """The studies with a page, and their pages."""
     others = (study.offer(name) for name in study.names())
-    for study in (generation.OFFER, scaling.OFFER, *others):
-        if study is not None and study.page is not None:
-            yield study, study.page
+    for each in (generation.OFFER, scaling.OFFER, *others):
+        if each is not None and each.page is not None:
+            yield each, each.page
 
 
 # Longer values are no typed ones.

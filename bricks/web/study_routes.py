@@ -1,6 +1,8 @@
 """The routes of studies: a page with a form and its answer, and the same as JSON.
 
-Must not know any study, nor how it answers.
+Answers come from what is known, in a workspace and a thread of their own: a study may take long, so
+it must not hold up answers about models. Nothing is measured. A result is shown as the paragraphs
+and tables that a terminal shows. Must not know any study, nor compute results.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""The models of the zoo, by name.
+"""The models of the zoo, by name, and its workloads that can be trained until an accuracy.
 
 Users type names, so this module also answers typing errors. The zoo is a folder of ONNX files with
 a ``manifest.json``: ``$BRICKS_ZOO``, else the one next to this module (an installed package), else
-``models/`` at the top of a source checkout. Must not know the content of ONNX files:
-another package reads them, and importing onnx takes longer than everything here.
+``models/`` at the top of a source checkout. Workloads are functions in its ``training/``: only
+their code is shipped, and no step of them is recorded, so the manifest does not list them. Must not
+know the content of ONNX files: another package reads them, and importing onnx takes longer than
+everything here. Must not import any workload.
 """
 
 from __future__ import annotations

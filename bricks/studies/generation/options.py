@@ -1,4 +1,7 @@
-"""Options of a study of generated text."""
+"""Options of a study of generated text, and the texts that a decoder is asked for. Plain data.
+
+Must not know how anything is computed.
+"""
 
 from __future__ import annotations
 

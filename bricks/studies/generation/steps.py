@@ -1,7 +1,9 @@
-"""Latencies of a decoder's steps at any cache length: estimates at some, interpolated between.
+"""Steps of decoders: as models for any number of tokens, and their latencies at any cache length.
 
-Bricks that do not depend on the length are the same for all lengths, so further lengths cost little
-to measure. Must not know how estimates are made.
+Decoders are those of published architectures, of ONNX files and of programs. Latencies are
+estimates at some lengths, interpolated between. Bricks that do not depend on the length are the
+same for all lengths, so further lengths cost little to measure. Must not know how estimates are
+made, nor what is predicted of steps.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """Predicts the generation of text: a step for the prompt, and one for each further token.
 
 Steps are models of a few lengths of the cache, whose bricks are measured all at once; with a check,
-texts are really generated too. Must not know how results are shown.
+texts are really generated too. Cards that divide a decoder have a network between them. In batches
+of several sizes, on several systems, all missing bricks are measured in one session. Must not know
+how results are shown.
 """
 
 from __future__ import annotations

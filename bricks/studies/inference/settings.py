@@ -1,6 +1,7 @@
-"""Settings in which models run: a runtime on a system, its threads, and the batch.
+"""Settings in which models run: a runtime on a system, its threads, the batch, and mixes of sizes.
 
-Must not know how a model is read or measured.
+A mix is the sizes of a server's requests with the share of each, from a file. Must not know how a
+model is read or measured.
 """
 
 from __future__ import annotations

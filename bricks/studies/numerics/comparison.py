@@ -1,8 +1,9 @@
 """Operators over runtimes: latency, rates relative to the roofline, and accuracy (Deep500 level 0).
 
 Latencies are estimates from bricks, measured or cached as for any model. Runtimes take turns
-operator by operator, in a rotating order, so that drift of the machine favours none. Must not know
-the sources of operators, nor how results are shown.
+operator by operator, in a rotating order, so that drift of the machine favours none. Each gets an
+operator in a form that it accepts; the reference is common. Must not know the sources of operators,
+nor how results are shown.
 """
 
 from __future__ import annotations

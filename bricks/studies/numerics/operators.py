@@ -1,6 +1,10 @@
-"""An operator to compare over runtimes, as an ONNX model or a PyTorch program; and its work.
+"""Operators to compare over runtimes, as ONNX models or PyTorch programs; and the work of each.
 
-Must not know where operators come from, nor how they are run.
+Users name them by lists, single operators of a list, ONNX files and programs. The sizes of one list
+are facts of https://github.com/baidu-research/DeepBench (``code/kernels/*_problems.h``, revision
+da81ba7, its sets for inference): convolutions, matrix products and recurrent layers. They are a
+selection: all that is here takes from microseconds to some hundred milliseconds on one core. Must
+not know runtimes, nor how operators are run or compared.
 """
 
 from __future__ import annotations

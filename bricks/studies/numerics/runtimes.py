@@ -1,6 +1,7 @@
-"""Several runtimes of one host, and the accuracy of each against a reference.
+"""Several runtimes of one host: the forms of models that each accepts, references, and accuracy.
 
-Each runtime has an open workspace; they share forms and references of models. Must not know what is
+Each runtime has an open workspace. A form is an ONNX model or a recorded program; a reference is
+inputs, weights, and values in double precision. Runtimes share both. Must not know what is
 compared.
 """
 

@@ -2,8 +2,9 @@
 
 The costliest operators are nodes of the graph that ONNX Runtime executes, which neither other
 runtimes nor the reference evaluator know. Each is rewritten to equivalent standard operators on
-values in the plain layout, whose shapes are those of blocked values, padding channels included.
-Must not know what runs them.
+values in the plain layout. In the blocked layout (NCHWc), ``block`` neighbouring channels of a
+pixel are contiguous, so that one vector instruction reads them; a blocked value has the shape of
+the plain layout, padding channels included. Must not know what runs the operators.
 """
 
 from __future__ import annotations

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 class OperatorComparisonOptions:
     """The operators that ``what`` names, each evaluated ``repeats`` times by each of ``runtimes``.
 
-    Words are arguments of :func:`~bricks.studies.numerics.operators.operators_named`. The zoo's list
-    has the ``top`` costliest bricks by measurements of the known ``system``; None: of this host, or
-    of a published system.
+    Words are arguments of :func:`~bricks.studies.numerics.operators.operators_named`. The zoo's
+    list has the ``top`` costliest bricks by measurements of the known ``system``; None: of this
+    host, or of a published system.
     """
 
     runtimes: Sequence[str]

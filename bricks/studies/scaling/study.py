@@ -1,6 +1,8 @@
 """Scales a program's training over ranks: its step and copies from bricks, a network between them.
 
-Must not know how a step on several ranks follows from that, nor how results are shown.
+Bricks of ranks that share one host are measured while as many copies run at once. To compare, real
+steps of the program itself run under DDP, over ranks on this host. Must not know how a step on
+several ranks follows from that, nor how results are shown.
 """
 
 from __future__ import annotations

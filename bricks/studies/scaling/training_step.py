@@ -1,7 +1,16 @@
 """A rank's own training step: how long its phases take, and when each gradient is ready.
 
 From the recorded step's plan and the latencies of its bricks. In the backward pass, the call that
-makes a parameter's gradient is known, so its place in time is too. Must not know other ranks.
+makes a parameter's gradient is known, so its place in time is too.
+
+All ranks of a synchronous step wait for each other, so it takes as long as the slowest solo step;
+the variation of solo steps follows from the samples of their bricks.
+
+Gradients are reduced in buckets, as PyTorch's DistributedDataParallel makes them from its second
+step on (``c10d/reducer.cpp``, ``rebuild_buckets`` and ``compute_bucket_assignment_by_size``; Li et
+al., VLDB 2020). A bucket takes gradients in the order in which they become ready, and is full once
+it holds at least its limit: no parameter is split, so buckets overshoot. Each dtype has buckets of
+its own. Must not know the messages of ranks, nor what they cost.
 """
 
 from __future__ import annotations

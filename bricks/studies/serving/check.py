@@ -1,7 +1,8 @@
 """Serves a scenario on this host, and predicts the metrics of its real arrivals to compare.
 
 Half of the queries are served before bricks are measured and half after, so that both see the same
-machine state. Must not know how results are shown.
+machine state. The server's own costs of a sample, of a batch and of transport are measured without
+a model. Must not know how results are shown.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Metrics of a scenario: a server simulated on the latencies of its batches.
+"""Metrics of a scenario, and warnings: a server simulated on the latencies of its batches.
 
-Each metric is simulated for draws of the latencies too, with the same arrivals and the same noise:
-the ends of its interval are the outermost results. Must not know models, nor how latencies are
-estimated.
+The server has a batching policy, a queue and transport, as :class:`Serving` says. Each metric is
+simulated for draws of the latencies too, with the same arrivals and the same noise: the ends of its
+interval are the outermost results. Must not know models, nor how latencies are estimated.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Latencies of batches of any size: estimates at some sizes, interpolated between them.
+"""Latencies of batches of any size of a model that is served: from its bricks at some sizes.
 
-Must not know how estimates are made, nor how queries arrive.
+Between these sizes, they are interpolated. Must not know how estimates are made, nor how queries
+arrive.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Predicts a scenario: batches from bricks, then a server that is simulated on their latencies.
 
-Missing bricks are measured first, of all sizes of a batch at once; with a check, the same is really
-served too. Must not know how results are shown.
+Missing bricks are measured first, of all sizes of a batch at once. Pauses, threads and clients of a
+server lengthen runs: passes of bricks in a server take turns with passes back to back, and nothing
+of that is stored. With a check, the same is really served too. Must not know how results are shown.
 """
 
 from __future__ import annotations

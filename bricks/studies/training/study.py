@@ -1,7 +1,8 @@
 """Predicts how long a program takes to train, and trains it until it is accurate if asked to.
 
-The step is recomposed from bricks; loading a batch and evaluating are measured as a whole. Must not
-know how results are shown.
+The step is recomposed from bricks; loading a batch and evaluating are measured as a whole. Of
+measured times it is the mean that counts and not the median, because trainings add them up: an
+occasional slow loading is part of the sum. Must not know how results are shown.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Trains a program in a worker, one epoch a request, resuming from the last checkpoint.
 
-Must not know what is predicted of trainings.
+A folder keeps the checkpoint of each training, which holds the epochs until then; the JSON file
+next to it has the same epochs for programs and people. Files are written whole or not at all. Must
+not know what is predicted of trainings.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Measures the groups of bricks of a suite in turn, what matters most first, until time is up.
 
-Must not know any runtime.
+The suite is read from the archive that is running. A summary says what was found, and whether the
+calls of programs add up to their real steps. Must not know any runtime.
 """
 
 from __future__ import annotations
