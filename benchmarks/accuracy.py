@@ -27,7 +27,7 @@ from bricks.decompose.plan import Plan
 from bricks.samples.call_overhead import PROBES
 from bricks.samples.correction import conditions_of
 from bricks.samples.measurement import round_spread
-from bricks.session.host_history import HostHistory
+from bricks.session.measured_target import HostHistory
 from bricks.studies.inference.result import repeat_error
 from bricks.zoo import entries
 

@@ -26,7 +26,7 @@ from bricks.report.tables import number, percent
 from bricks.samples.statistics import median
 from bricks.samples.usual_conditions import UsualConditions
 from bricks.session import measuring, predicting
-from bricks.session.present import present_conditions
+from bricks.session.predicting import present_conditions
 from bricks.zoo import entries
 
 MODELS = (

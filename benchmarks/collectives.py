@@ -21,9 +21,7 @@ from bricks.network.series import rising_curve
 from bricks.network.times import MeasuredNetwork
 from bricks.report.tables import number, percent, seconds, size
 from bricks.samples.statistics import median
-from bricks.session.known_networks import network_called
-from bricks.session.local_networks import measure_locally
-from bricks.session.networks import NetworkRequest
+from bricks.session.networks import NetworkRequest, measure_locally, network_called
 from bricks.store import Store
 from bricks.units.interval import Interval
 from bricks.units.quantities import bytes_per_s_of

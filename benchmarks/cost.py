@@ -38,8 +38,8 @@ from bricks.samples.sensitivity import Sensitivities
 from bricks.samples.usual_conditions import UsualConditions
 from bricks.session import measuring
 from bricks.session.batch import decompose_all
-from bricks.session.host_history import HostHistory
 from bricks.session.latencies import Latencies
+from bricks.session.measured_target import HostHistory
 from bricks.system.host_conditions import HostConditions
 from bricks.zoo import entries
 

@@ -30,7 +30,7 @@ from bricks.compose.memory.peak import (
 from bricks.compose.memory.weights import weight_memory
 from bricks.report.tables import number, percent, size
 from bricks.samples.statistics import median
-from bricks.session import peak_memory
+from bricks.session import whole_models
 from bricks.zoo import entries
 
 # By batch, the number of processes that each model is measured in.
@@ -111,7 +111,7 @@ def run(case: Case, run: Run) -> Row:
     """Predict the peak of a model, and measure it in fresh processes."""
     with run.bench("cache", threads=1) as bench:
         model = bench.read(case.model, batch=case.batch)
-        predicted = peak_memory.predict_memory(bench.workspace, model)
+        predicted = whole_models.predict_memory(bench.workspace, model)
         assert isinstance(predicted, PeakMemory), predicted
         decomposition = bench.decompose(model)
         return Row(
@@ -130,7 +130,7 @@ def run(case: Case, run: Run) -> Row:
 
 
 def _peaks(bench: Bench, model: Model, **how: bool) -> Peaks:
-    peaks: MemoryPeaks = peak_memory.measure_memory(bench.workspace, model, **how)
+    peaks: MemoryPeaks = whole_models.measure_memory(bench.workspace, model, **how)
     return peaks.loading_bytes, peaks.running_bytes
 
 

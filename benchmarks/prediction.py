@@ -31,9 +31,8 @@ from bricks import Bench, BricksError, Estimate, Measurement, Store
 from bricks.compose.basis import Basis
 from bricks.compose.recompose import recompose
 from bricks.decompose.plan import Brick, Plan
-from bricks.measure.campaign_result import CampaignResult
+from bricks.measure.campaign_result import CampaignResult, Progress
 from bricks.measure.jobs import ModelJob
-from bricks.measure.progress import Progress
 from bricks.predict.context import in_context
 from bricks.predict.effort import EFFORTS
 from bricks.predict.features import BrickFeatures, extract_features
@@ -44,8 +43,8 @@ from bricks.samples.call_overhead import PROBES
 from bricks.samples.correction import conditions_of
 from bricks.samples.measurement import PROTOCOL
 from bricks.session.adaptive import AdaptiveMeasurement
-from bricks.session.host_history import HostHistory
 from bricks.session.latencies import Latencies
+from bricks.session.measured_target import HostHistory
 from bricks.store import Owner
 from bricks.system import Target
 from bricks.zoo import entries

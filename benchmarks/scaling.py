@@ -18,13 +18,11 @@ from benchmarks.markdown import paragraphs, table
 from benchmarks.ratios import Ratios, shortened
 from benchmarks.study import Benchmark, Results, Run
 from bricks import BricksError, ScalingOptions, scale_training
-from bricks.measure.rounds import StopRule
+from bricks.measure.conditions import StopRule
 from bricks.network.collective import ALL_REDUCE, BROADCAST
 from bricks.network.times import MeasuredNetwork, Network, StatedNetwork
 from bricks.report.tables import number, percent, seconds
-from bricks.session.known_networks import network_called
-from bricks.session.local_networks import measure_locally
-from bricks.session.networks import NetworkRequest
+from bricks.session.networks import NetworkRequest, measure_locally, network_called
 from bricks.store import Store
 from bricks.studies.scaling.options import NetworkOptions, StepOptions
 from bricks.studies.scaling.result import ScaleFailure, ScalePoint

@@ -21,7 +21,7 @@ from typing import Any, Generic, Protocol, TypeVar, get_type_hints
 from benchmarks.markdown import listing, with_parts
 from bricks import Bench, BricksError, StopRule
 from bricks.measure.conditions import Conditions
-from bricks.measure.protocol.codec import codec_of, message_codec
+from bricks.measure.protocol.request import codec_of, message_codec
 from bricks.system import System, fingerprint
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -31,8 +31,8 @@ from bricks.predict.predictor import learn
 from bricks.predict.transfer import SourceTarget, expected_s, learn_transfer
 from bricks.report.tables import number, percent
 from bricks.samples.statistics import NORMAL_95
+from bricks.session.latency_model import source_target
 from bricks.session.measured_target import MeasuredTarget
-from bricks.session.source_targets import source_target
 from bricks.zoo import entries
 
 TARGETS = (

@@ -48,8 +48,7 @@ if TYPE_CHECKING:
         WorkerError,
     )
     from bricks.graph.model import Model
-    from bricks.measure.conditions import Conditions
-    from bricks.measure.rounds import StopRule
+    from bricks.measure.conditions import Conditions, StopRule
     from bricks.predict.cost import CostModel
     from bricks.reading.read import read_model
     from bricks.report.plots import (
@@ -61,11 +60,11 @@ if TYPE_CHECKING:
         plot_points,
     )
     from bricks.samples.measurement import Failure, Measurement
-    from bricks.samples.memory_peaks import MemoryPeaks
+    from bricks.samples.whole_models import MemoryPeaks
     from bricks.session.batch import decompose_all
     from bricks.session.machine_peaks import Peaks
+    from bricks.session.measuring import Measured, Probed
     from bricks.session.options import Options
-    from bricks.session.summaries import Measured, Probed
     from bricks.session.workspace import Workspace
     from bricks.store.merge import Merged
     from bricks.store.store import Store
@@ -128,13 +127,13 @@ _ORIGIN = {
     "bricks.graph.model": ("Model",),
     "bricks.reading.read": ("read_model",),
     "bricks.measure.conditions": ("Conditions",),
-    "bricks.measure.rounds": ("StopRule",),
+    "bricks.measure.conditions": ("StopRule",),
     "bricks.predict.cost": ("CostModel",),
     "bricks.report.plots": (
         "Plot", "plot_comparison", "plot_curves", "plot_estimates", "plot_operators", "plot_points",
     ),
     "bricks.samples.measurement": ("Failure", "Measurement"),
-    "bricks.samples.memory_peaks": ("MemoryPeaks",),
+    "bricks.samples.whole_models": ("MemoryPeaks",),
     "bricks.studies.scaling.options": ("ScalingOptions",),
     "bricks.studies.scaling.result": (
         "ScaleFailure", "ScalePoint", "ScaleResult", "ScalingResult",
@@ -152,7 +151,7 @@ _ORIGIN = {
     "bricks.session.batch": ("decompose_all",),
     "bricks.session.machine_peaks": ("Peaks",),
     "bricks.session.options": ("Options",),
-    "bricks.session.summaries": ("Measured", "Probed"),
+    "bricks.session.measuring": ("Measured", "Probed"),
     "bricks.session.workspace": ("Workspace",),
     "bricks.store.merge": ("Merged",),
     "bricks.store.store": ("Store",),

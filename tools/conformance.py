@@ -31,8 +31,7 @@ from onnx import numpy_helper
 from bricks import Bench, read_model
 from bricks.errors import BricksError
 from bricks.graph.model import Model
-from bricks.measure.conditions import Conditions
-from bricks.measure.rounds import StopRule
+from bricks.measure.conditions import Conditions, StopRule
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "research" / "conformance.md"

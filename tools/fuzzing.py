@@ -44,8 +44,7 @@ from bricks.errors import BricksError
 from bricks.graph.denormals import denormal_share
 from bricks.graph.model import Model
 from bricks.graph.view import graph_of, parse_model
-from bricks.measure.conditions import Conditions
-from bricks.measure.rounds import StopRule
+from bricks.measure.conditions import Conditions, StopRule
 from bricks.measure.supervisor import WorkerDied
 from bricks.operators.integer_ranges import assumptions
 from bricks.reading.read import read_model

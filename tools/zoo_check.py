@@ -27,8 +27,7 @@ from onnx import numpy_helper
 
 from bricks import Bench
 from bricks.errors import BricksError
-from bricks.measure.conditions import Conditions
-from bricks.measure.rounds import StopRule
+from bricks.measure.conditions import Conditions, StopRule
 from bricks.zoo import ZooEntry, entries, entry
 
 PAGE = Path(__file__).resolve().parents[1] / "research" / "zoo.json"

@@ -16,7 +16,7 @@ from statistics import geometric_mean
 from typing import Any
 
 from benchmarks.evaluation.layers import Layers
-from bricks.measure.protocol.codec import message_codec
+from bricks.measure.protocol.request import message_codec
 
 FORMAT = 2
 EXECUTED = "executed"

@@ -27,7 +27,7 @@ from bricks.compose.latencies import latencies
 from bricks.compose.recompose import recompose
 from bricks.errors import BricksError
 from bricks.samples.measurement import round_spread
-from bricks.session import peak_memory, predicting
+from bricks.session import predicting, whole_models
 from bricks.session.machine_peaks import Peaks, call_s, measured_peaks
 from bricks.sources import Unread
 from bricks.sources.quantised import Quantisation
@@ -111,7 +111,7 @@ class Explainer:
             peaks=self.peaks,
             models=self._models_with(plan),
             fastest=self._faster(plan, estimate),
-            memory=peak_memory.memory_of_plan(workspace, plan, target=target),
+            memory=whole_models.memory_of_plan(workspace, plan, target=target),
             net=net,
         )
 

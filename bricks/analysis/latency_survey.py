@@ -22,7 +22,7 @@ from bricks.errors import StoreError
 from bricks.samples.call_overhead import needed_by
 from bricks.samples.measurement import Failure, Measurement, round_spread
 from bricks.session.agreement import kept
-from bricks.session.peak_memory import memory_of_plan
+from bricks.session.whole_models import memory_of_plan
 from bricks.studies.inference.result import ModelComparison, Summary, summarise
 from bricks.zoo import entries, programs
 

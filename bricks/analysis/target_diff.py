@@ -20,8 +20,8 @@ from bricks.samples.call_overhead import ALL_PROBES
 from bricks.samples.measurement import Measurement
 from bricks.samples.usual_conditions import UsualConditions
 from bricks.session.agreement import kept
-from bricks.session.host_history import HostHistory
 from bricks.session.latencies import Latencies
+from bricks.session.measured_target import HostHistory
 from bricks.sources import find_files
 from bricks.system.names import names_of, target_named
 

@@ -15,7 +15,7 @@ from bricks.compose.timeline import ModelTimeline, timeline
 from bricks.decompose.streams import whole_key
 from bricks.errors import BricksError
 from bricks.samples.measurement import Measurement, round_spread
-from bricks.samples.profile import NoProfile, Profile
+from bricks.samples.whole_models import NoProfile, Profile
 from bricks.session import predicting, whole_models
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from bricks.graph.form import ModelForm, form_of
 from bricks.graph.model import Model
 from bricks.graph.removal import matching_nodes, without_nodes
 from bricks.graph.view import graph_of, parse_model
-from bricks.measure.protocol.graphs import ReadSource
+from bricks.measure.protocol.models import ReadSource
 from bricks.reading.digest import digest
 from bricks.session import predicting
 from bricks.studies.inference.prediction import without

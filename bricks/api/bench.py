@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from bricks.compose.what_if import WhatIf
     from bricks.decompose.plan import Brick, Decomposition
     from bricks.graph.model import Model
-    from bricks.measure.progress import Progress
-    from bricks.samples.verification import Verification
-    from bricks.session.summaries import Measured
+    from bricks.measure.campaign_result import Progress
+    from bricks.samples.evaluation import Verification
+    from bricks.session.measuring import Measured
     from bricks.store import Store
     from bricks.studies.inference.result import Comparison
     from bricks.system import Target

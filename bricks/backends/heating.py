@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bricks.system.accelerator_state import AcceleratorState
+    from bricks.system.accelerator import AcceleratorState
 
 # Seconds of work between two readings of the clock, and in all.
 HEATED_S, _MOST_S = 0.2, 3.0

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 from bricks.backends.base import Capability
 
 if TYPE_CHECKING:
-    from bricks.system.accelerator_state import AcceleratorState
+    from bricks.system.accelerator import AcceleratorState
     from bricks.units.sample import Kernel, Sample
 
 # The domain of models that stand for a cost of launching.

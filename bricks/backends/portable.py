@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bricks.errors import first_line
-from bricks.system.accelerator_state import AcceleratorState, joined
+from bricks.system.accelerator import AcceleratorState, joined
 from bricks.system.fingerprint import ROOT
 from bricks.system.load import ProcessorWait
 from bricks.system.processor import read_processor

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from bricks.errors import BackendError
 
 if TYPE_CHECKING:
-    from bricks.system.interpreters import Package
+    from bricks.system.worker_packages import Package
 
 # The environment variable with the path of the user's Python.
 VARIABLE = "BRICKS_PYTHON"
@@ -55,7 +55,7 @@ def users_python(
     found = _found(package, own) if named is None else (named, "--python")
     if found is None or found[0] == OWN:
         return None
-    from bricks.system.interpreters import program_of  # most commands need no other
+    from bricks.system.worker_packages import program_of  # most commands need no other
 
     path, origin = found
     python = program_of(path, origin)
@@ -90,7 +90,7 @@ def _found(package: str, own: bool) -> tuple[str, str] | None:
     variable = os.environ.get(VARIABLE)
     if variable:
         return variable, VARIABLE
-    from bricks.system.interpreters import inspected
+    from bricks.system.worker_packages import inspected
 
     for python in _active():
         if package in inspected(python, package).packages:
@@ -110,9 +110,8 @@ def _active() -> Iterator[str]:
 
 
 def _fit(python: str, package: str, oldest: str | None, origin: str) -> UsersPython:
-    from bricks.system.interpreters import inspected
     from bricks.system.version_environments import numbers
-    from bricks.system.worker_packages import refuse_unfit
+    from bricks.system.worker_packages import inspected, refuse_unfit
 
     refuse_unfit(python)
     interpreter = inspected(python, package)

@@ -124,7 +124,7 @@ def import_(asked: ResultsFile, traced: TraceOptions, output: CacheOptions) -> N
     of its own. Taking it in twice is the same as once. Example: bricks cache import results.jsonl
     """
     from bricks.decompose.identity import mismatch
-    from bricks.session.run_import import merge_run
+    from bricks.session.portable import merge_run
     from bricks.session.trace_import import trace_offer
     from bricks.store import Store
     from bricks.suite.portable import is_run

@@ -13,7 +13,7 @@ from bricks.cli.reading import decomposed, read_all
 from bricks.cli.remedies import Remedies
 from bricks.cli.warnings import warn_of_crowding, warn_of_denormals
 from bricks.cli.workspaces import open_workspace
-from bricks.session.crowding import refuse_crowding
+from bricks.session.defaults import refuse_crowding
 from bricks.sources import Unread
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from bricks.studies.options import argument, option
 from bricks.units.quantities import bytes_per_s_of
 
 if TYPE_CHECKING:
-    from bricks.measure.progress import Progress
+    from bricks.measure.campaign_result import Progress
     from bricks.network.times import MeasuredNetwork
     from bricks.session.networks import NetworkMeasured, NetworkRequest
     from bricks.store import Store
@@ -142,7 +142,7 @@ def list_networks(output: CacheOptions) -> None:
 
     Example: bricks interconnect list --json
     """
-    from bricks.session.known_networks import measured_networks
+    from bricks.session.networks import measured_networks
     from bricks.store import Store
 
     rows: list[dict[str, Any]] = []
@@ -190,7 +190,7 @@ def _sizes(max_bytes: int) -> tuple[int, ...]:
 def _locally(
     store: Store, request: NetworkRequest, bandwidth: str | None, progress: Progress
 ) -> NetworkMeasured:
-    from bricks.session.local_networks import measure_locally
+    from bricks.session.networks import measure_locally
 
     rate = None
     if bandwidth is not None and bandwidth != "unlimited":
@@ -211,7 +211,7 @@ def _on_hosts(
 
 
 def _called(store: Store, name: str) -> MeasuredNetwork:
-    from bricks.session.known_networks import network_called
+    from bricks.session.networks import network_called
 
     return network_called(store, name)
 
@@ -229,7 +229,7 @@ def _row(network: MeasuredNetwork) -> dict[str, Any]:
 
 
 def _facts(network: MeasuredNetwork) -> dict[str, Any]:
-    from bricks.session.network_facts import fits, slowdowns
+    from bricks.session.networks import fits, slowdowns
 
     return {**_row(network), "fits": fits(network), "slowdowns": slowdowns(network)}
 

@@ -12,12 +12,12 @@ from bricks.cli.output import finish, print_json, show_answer
 from bricks.cli.reading import DecomposedModel, decompositions, read_all
 from bricks.cli.warnings import warn_of_denormals
 from bricks.cli.workspaces import open_workspace, target_facts
-from bricks.session.crowding import refuse_crowding
+from bricks.session.defaults import refuse_crowding
 from bricks.sources import Unread
 from bricks.studies.options import option
 
 if TYPE_CHECKING:
-    from bricks.session.summaries import Measured
+    from bricks.session.measuring import Measured
     from bricks.session.workspace import Workspace
 
 

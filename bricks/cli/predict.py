@@ -23,7 +23,7 @@ from bricks.cli.sweep_options import ALL, HERE, SweepOptions, in_setting
 from bricks.cli.warnings import warn_of_crowding, warn_of_denormals
 from bricks.cli.workspaces import open_workspace, runtime_of
 from bricks.errors import BackendError, BricksError, UsageError
-from bricks.session.crowding import refuse_crowding
+from bricks.session.defaults import refuse_crowding
 from bricks.session.targets import systems_called, target_called
 from bricks.sources import Unread
 from bricks.studies.options import option
@@ -320,7 +320,7 @@ def _answer_at_once(workspace: Workspace, models: Sequence[Model | Unread]) -> N
     from bricks.compose.estimate import Estimate
     from bricks.report.answers.words import value_text
     from bricks.session import predicting
-    from bricks.session.present import present_conditions
+    from bricks.session.predicting import present_conditions
     from bricks.studies.inference.predicting import decomposable
 
     if workspace.store.measurements.costs(workspace.target.key):

@@ -16,7 +16,7 @@ from bricks.sources import Unread
 from bricks.studies.options import option
 
 if TYPE_CHECKING:
-    from bricks.session.summaries import Probed
+    from bricks.session.measuring import Probed
     from bricks.system import Target
 
 
@@ -43,13 +43,13 @@ def probe(options: SurveyOptions, effort: ProbeOptions, detail: DetailOptions) -
     zoo. Example: bricks probe --threads 2
     """
     from bricks.report.answers.measuring import probing_answer
-    from bricks.session import probing
+    from bricks.session import measuring
 
     with open_workspace(options) as workspace:
         results = list(decompositions(workspace, read_all(options).models))
         errors = [result.error for result in results if isinstance(result, Unread)]
         models = [result.model for result in results if isinstance(result, DecomposedModel)]
-        done = probing.probe(workspace, models, bricks=effort.bricks, budget_s=effort.budget_s)
+        done = measuring.probe(workspace, models, bricks=effort.bricks, budget_s=effort.budget_s)
         target = workspace.target
     answer = probing_answer(done)
     if options.general.json:

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from bricks.cli.output import console_of, note
 from bricks.cli.verbosity import Verbosity, verbosity
 from bricks.errors import printable
-from bricks.measure.progress import Wait
+from bricks.measure.campaign_result import Wait
 
 _BAR_WIDTH = 24
 

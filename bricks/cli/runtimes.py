@@ -64,8 +64,7 @@ def open_first(
     Raises :class:`UsageError` for an unknown runtime, and :class:`BackendError` if none of them is
     installed.
     """
-    from bricks.measure.conditions import Conditions
-    from bricks.measure.rounds import StopRule
+    from bricks.measure.conditions import Conditions, StopRule
     from bricks.session.options import Options
 
     rule = StopRule(precision=precision, max_rounds=MAX_ROUNDS)

@@ -15,8 +15,7 @@ from bricks.cli.command import command
 from bricks.cli.options import CacheOptions, DetailOptions
 from bricks.cli.output import print_json, show, show_answer
 from bricks.errors import UsageError
-from bricks.session.targets import as_there, runtime_facts, systems_called
-from bricks.session.unmeasured_cards import unmeasured_targets
+from bricks.session.targets import as_there, runtime_facts, systems_called, unmeasured_targets
 from bricks.studies.options import argument, option
 
 if TYPE_CHECKING:

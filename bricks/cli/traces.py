@@ -63,8 +63,7 @@ def import_trace(
     path: Path, offer: Offer, of: TraceFormat, asked: TraceOptions, output: CacheOptions
 ) -> None:
     """Import a trace in the format ``of`` that the profiler of ``offer`` wrote."""
-    from bricks.session.trace_import import TraceImport
-    from bricks.session.trace_target import TracedHost
+    from bricks.session.trace_import import TracedHost, TraceImport
 
     host = TracedHost(asked.host, asked.threads, asked.version)
     with _opened(offer, asked, output) as (store, model):

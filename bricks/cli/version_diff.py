@@ -56,8 +56,8 @@ def diff_versions(
     from bricks.analysis.difference import IncomparableModel
     from bricks.analysis.target_diff import diff_models
     from bricks.session.agreement import Agreements
-    from bricks.session.alternating import measure_in_turn
-    from bricks.session.crowding import refuse_crowding
+    from bricks.session.defaults import refuse_crowding
+    from bricks.session.measuring import measure_in_turn
 
     for version in both:
         version.check()

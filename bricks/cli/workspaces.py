@@ -81,8 +81,7 @@ def workspace_options(options: CommonOptions) -> Options:
 
 
 def _measuring(options: CommonOptions) -> dict[str, Any]:
-    from bricks.measure.conditions import Conditions
-    from bricks.measure.rounds import StopRule
+    from bricks.measure.conditions import Conditions, StopRule
 
     measuring = options.measuring
     if measuring is None:

@@ -23,12 +23,12 @@ from bricks.fleet import host as on_host
 from bricks.fleet.host import BatchResult, ModelPayload, Ready
 from bricks.fleet.report import FleetMeasured, HostReport
 from bricks.fleet.work import FleetWork
-from bricks.samples.sampling import Sampling, combined
+from bricks.samples.measurement import Sampling, combined
 
 if TYPE_CHECKING:
     from bricks.fleet.work import KeyBatch, WorkQueue
     from bricks.graph.model import Model
-    from bricks.measure.progress import Progress
+    from bricks.measure.campaign_result import Progress
     from bricks.session.options import Options
     from bricks.store import Store
     from bricks.system import Target

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from bricks._version import __version__
 from bricks.errors import BricksError, FleetError, SuiteError
 from bricks.samples.call_overhead import ALL_PROBES
-from bricks.samples.sampling import Sampling
+from bricks.samples.measurement import Sampling
 from bricks.session import measuring
 from bricks.session.batch import decompose_all
 from bricks.session.workspace import Workspace

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from bricks._version import __version__
 from bricks.closing import Closing
 from bricks.errors import FleetError, WorkerError, first_line
-from bricks.measure.protocol.ranks import JoinGroup, OpenGroup, ReadInterface
+from bricks.measure.protocol.training import JoinGroup, OpenGroup, ReadInterface
 from bricks.measure.ranks import JOIN_TIMEOUT_S
 from bricks.measure.supervisor import Supervisor
 from bricks.session.networks import (
@@ -32,7 +32,7 @@ from bricks.system.interface import interface_of
 
 if TYPE_CHECKING:
     from bricks.fleet.coordinator import Cluster, RemoteCall
-    from bricks.measure.progress import Progress
+    from bricks.measure.campaign_result import Progress
     from bricks.measure.protocol.request import Answer, Request
     from bricks.store import Store
     from bricks.system.host_conditions import HostConditions

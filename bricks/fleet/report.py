@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from bricks.samples.sampling import Sampling
+from bricks.samples.measurement import Sampling
 
 if TYPE_CHECKING:
     from bricks.samples.measurement import Failure

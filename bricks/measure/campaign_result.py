@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from bricks.samples.measurement import Failure, Round
-from bricks.samples.sampling import Sampling
+from bricks.samples.measurement import Failure, Round, Sampling
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +60,22 @@ class Tally:
             eviction_short=self.eviction_short,
             separate=frozenset(self.separate),
         )
+
+
+# Receives the name of the work in progress, and the share that is done, between 0 and 1.
+Progress = Callable[[str, float], None]
+
+
+class Wait(str):
+    """A name of work in progress that is a wait for ``others``: processes, for people.
+
+    It may last, so it is worth a line also where no progress is shown.
+    """
+
+    others: str
+
+    def __new__(cls, others: str, why: str) -> "Wait":
+        """``waiting for`` the processes ``others``, and ``why``."""
+        made = super().__new__(cls, f"waiting for {others}{why}")
+        made.others = others
+        return made

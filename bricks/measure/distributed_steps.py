@@ -19,9 +19,9 @@ from bricks import backends
 from bricks.backends.programs import SeededProgram
 from bricks.errors import WorkerError
 from bricks.graph.form import ModelForm
-from bricks.measure.protocol.ranks import BeginSteps, TimeSteps
+from bricks.measure.conditions import StopRule
+from bricks.measure.protocol.training import BeginSteps, TimeSteps
 from bricks.measure.ranks import LocalRanks, RankLocation
-from bricks.measure.rounds import StopRule
 from bricks.measure.supervisor import WorkerSettings
 from bricks.measure.timing_lock import timing_lock
 from bricks.samples.statistics import spread

@@ -15,16 +15,30 @@ from typing import TYPE_CHECKING, Any
 from bricks import backends
 from bricks.decompose.granularity import EXECUTED, Granularity
 from bricks.errors import WorkerError
+from bricks.graph.model_metadata import known_values
 from bricks.graph.topology import label
 from bricks.graph.view import graph_of, parse_model
-from bricks.measure.allowance import allowed_s
-from bricks.measure.failure_explanation import explain_failure, given_inputs
-from bricks.measure.protocol.evaluation import EvaluateModel, VerifyModel, WriteReference
-from bricks.measure.protocol.graphs import ReadExecuted, ReadSource, ReadValues, TypedGraph
-from bricks.measure.protocol.whole_models import MeasureMemory, ProfileModel, RunSizes
+from bricks.measure.protocol.models import (
+    EvaluateModel,
+    MeasureMemory,
+    ProfileModel,
+    ReadExecuted,
+    ReadSource,
+    ReadValues,
+    RunSizes,
+    TypedGraph,
+    VerifyModel,
+    WriteReference,
+    allowed_s,
+)
 from bricks.measure.supervisor import Supervisor, WorkerSettings
-from bricks.operators.integer_ranges import chosen_by_data, observations, steering_values
-from bricks.samples.profile import Profile, profile_of
+from bricks.operators.integer_ranges import (
+    chosen_by_data,
+    observations,
+    steering_values,
+    synthetic_inputs,
+)
+from bricks.samples.whole_models import Profile, profile_of
 
 if TYPE_CHECKING:
     from bricks.decompose.plan import Decomposition
@@ -32,7 +46,7 @@ if TYPE_CHECKING:
     from bricks.graph.model import Model
     from bricks.measure.jobs import ModelJob
     from bricks.measure.protocol.request import Answer, Request
-    from bricks.samples.memory_peaks import MemoryPeaks
+    from bricks.samples.whole_models import MemoryPeaks
 
 # How many times as long as decomposing a request may take. Verifying runs each brick, with weights
 # that are read from a disk; a profile takes several runs; a reference is computed in Python.
@@ -189,3 +203,37 @@ def _refuse_untyped(model: Model, graph: Graph) -> None:
                     f"{model.name}: the runtime tells no type of {name!r}, which {label(node)}"
                     " makes: choose another runtime, or let its backend infer it"
                 )
+
+
+# Phrases about memory in error texts of worker and supervisor.
+_MEMORY_PHRASES = ("out of memory", "lack of memory", "allocate memory", "bad_alloc")
+
+
+def is_out_of_memory(reason: str) -> bool:
+    """Whether the ``reason`` of a failure is that there was too little memory."""
+    return any(phrase in reason for phrase in _MEMORY_PHRASES)
+
+
+def given_inputs(model: Model) -> frozenset[str]:
+    """Names of the inputs whose values the user gave."""
+    return frozenset(known_values(parse_model(model.skeleton)))
+
+
+def explain_failure(model: Model, reason: str) -> str:
+    """A text to append to the ``reason`` of a failure: empty, or beginning with a space."""
+    if is_out_of_memory(reason):
+        return ""
+    explanation = ""
+    if model.rebatched:
+        explanation += (
+            " (its batch size was fixed, and another was asked for: the model may not allow that)"
+        )
+    empty = [*map(repr, model.empty_inputs)]
+    if empty and not any(name in reason for name in empty):
+        listed = ", ".join(empty)
+        explanation += f" (without elements: {listed}; not every runtime takes that)"
+    names = synthetic_inputs(graph_of(parse_model(model.skeleton)), specified=given_inputs(model))
+    if names and "while running" in reason:
+        listed = ", ".join(map(repr, names))
+        explanation += f" (made up was {listed}: say with --value what it holds)"
+    return explanation

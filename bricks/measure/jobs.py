@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 
 from bricks.decompose.plan import Decomposition, work_of
 from bricks.decompose.streams import whole_key
-from bricks.measure.allowance import SESSION_BYTES
-from bricks.measure.defaults import MAX_BRICKS, MAX_WEIGHT_BYTES
-from bricks.measure.importance import ModelNeeds
-from bricks.measure.timed_occurrences import timed_count
+from bricks.measure.conditions import MAX_BRICKS, MAX_WEIGHT_BYTES
+from bricks.measure.protocol.models import SESSION_BYTES
+from bricks.measure.walk import timed_count
 
 if TYPE_CHECKING:
     from bricks.graph.model import Model
@@ -190,3 +189,48 @@ def needs_of(jobs: Sequence[ModelJob]) -> dict[str, ModelNeeds]:
         digest: ModelNeeds(of_model, {key: works[key] for key in of_model})
         for digest, of_model in counts.items()
     }
+
+
+@dataclass(frozen=True, slots=True)
+class ModelNeeds:
+    """The bricks of a model by key: how often each latency counts, and the work of each brick."""
+
+    counts: Mapping[str, int]
+    works: Mapping[str, float]
+
+
+class Importance:
+    """The greatest share of each latency in the latency of any model.
+
+    ``known_s`` has latencies that were measured before, in seconds by key.
+    """
+
+    def __init__(self, needs: Mapping[str, ModelNeeds], known_s: Mapping[str, float]) -> None:
+        self._needs = needs
+        self._known_s = known_s
+
+    def of(self, latencies_s: Mapping[str, float]) -> dict[str, float]:
+        """Shares of ``latencies_s`` between 0 and 1, by key; only keys of a model have one."""
+        known_s = {**self._known_s, **latencies_s}
+        shares: dict[str, float] = {}
+        for need in self._needs.values():
+            keys = [key for key in need.counts if key in latencies_s]
+            if not keys:
+                continue
+            total_s = _extrapolated_s(need, known_s)
+            for key in keys:
+                share = abs(need.counts[key]) * latencies_s[key] / total_s if total_s else 1.0
+                shares[key] = min(1.0, max(shares.get(key, 0.0), share))
+        return shares
+
+
+def _extrapolated_s(need: ModelNeeds, known_s: Mapping[str, float]) -> float:
+    """A model's latency, if its unknown bricks take as long for their work as the known ones."""
+    measured_s = work = all_work = 0.0
+    for key, count in need.counts.items():
+        weight = abs(count) * need.works[key]
+        all_work += weight
+        if key in known_s:
+            measured_s += abs(count) * known_s[key]
+            work += weight
+    return measured_s * max(1.0, all_work / work) if work else measured_s

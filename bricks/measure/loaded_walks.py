@@ -7,15 +7,21 @@ the model that fails. It must not know how steps are run.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from bricks.errors import WorkerError
-from bricks.measure.failed_keys import FailedKeys
-from bricks.measure.preparation_times import PreparationTimes
-from bricks.measure.protocol.loading import BindPiece, LoadPiece, LoadPieces, MakeRegion, UnloadAll
-from bricks.measure.supervisor import MAX_ATTEMPTS, Supervisor, WorkerDied
+from bricks.measure.graphs import is_out_of_memory
+from bricks.measure.protocol.walking import BindPiece, LoadPiece, LoadPieces, MakeRegion, UnloadAll
+from bricks.measure.supervisor import (
+    MAX_ATTEMPTS,
+    Supervisor,
+    WorkerCrashed,
+    WorkerDied,
+    WorkerKilled,
+)
 from bricks.measure.walk import Load, Walk, WalkStep, without_feedback, without_region
 
 if TYPE_CHECKING:
@@ -200,3 +206,95 @@ def _load_piece(load: Load) -> LoadPiece:
     return LoadPiece(
         load.name, load.key, load.model, load.optimize, streams=load.streams, folder=load.folder
     )
+
+
+class FailedKeys:
+    """Keys that do not run, with the reasons: ``failures``, and ``suspects``.
+
+    Suspects ran out of memory or crashed in a worker that is ``shared``: one that may hold memory
+    of other keys. Whether they run by themselves is unknown.
+    """
+
+    def __init__(self, *, shared: bool) -> None:
+        self.failures: dict[str, str] = {}
+        self.suspects: dict[str, str] = {}
+        self._shared = shared
+        self._kills: Counter[str] = (
+            Counter()
+        )  # of the worker by others, while a key was loaded, bound or run
+
+    def runs(self, key: str) -> bool:
+        """Whether a key has no known reason not to run."""
+        return key not in self.failures and key not in self.suspects
+
+    @property
+    def count(self) -> int:
+        """The number of keys that do not run."""
+        return len(self.failures) + len(self.suspects)
+
+    def note(self, key: str, error: WorkerError) -> None:
+        """Note why ``key`` does not run.
+
+        A lack of memory or a crash is a failure only where nothing else was loaded. The first kills
+        of the worker are ignored: the key that it was busy with need not be the cause.
+        """
+        if isinstance(error, WorkerKilled):
+            self._kills[key] += 1
+            if self._kills[key] < MAX_ATTEMPTS:
+                return
+        reason = str(error)
+        by_others = is_out_of_memory(reason) or isinstance(error, WorkerCrashed)
+        reasons = self.suspects if self._shared and by_others else self.failures
+        reasons[key] = reason
+
+
+class PreparationTimes:
+    """Seconds of preparing walks: ``walk_s`` by their names, ``load_s`` of loading by key."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.walk_s = dict.fromkeys(names, 0.0)
+        self.load_s: dict[str, float] = {}
+        self._loaded: set[str] = set()
+        self._lap = 0.0
+
+    @property
+    def loaded(self) -> int:
+        """The number of timed loads."""
+        return len(self._loaded)
+
+    def begin(self) -> None:
+        """Begin a lap."""
+        self._lap = time.perf_counter()
+
+    def end_lap(self, name: str) -> None:
+        """Charge a walk with the lap, and begin the next one."""
+        now = time.perf_counter()
+        self.walk_s[name] += now - self._lap
+        self._lap = now
+
+    def end_lap_of_loads(self, loads: Iterable[tuple[str, Load]], loads_s: Sequence[float]) -> None:
+        """Charge walks, by name, with a lap in which ``loads`` ran in parallel."""
+        now = time.perf_counter()
+        factor = (now - self._lap) / max(sum(loads_s), 1e-9)
+        self._lap = now
+        for (name, load), seconds in zip(loads, loads_s, strict=True):
+            self.walk_s[name] += factor * seconds
+            self.note_load(load, factor * seconds)
+
+    def by_key(self, keys: Mapping[str, Collection[str]]) -> dict[str, float]:
+        """Seconds of preparing each of the ``keys``, which are those of each walk by its name.
+
+        A key is charged with its own loading. Binding is divided equally among the keys of a walk.
+        """
+        seconds: dict[str, float] = {}
+        for name, of_walk in keys.items():
+            load_s = {key: self.load_s.get(key, 0.0) for key in of_walk}
+            common_s = max(0.0, self.walk_s[name] - sum(load_s.values()))
+            seconds |= {key: own_s + common_s / len(load_s) for key, own_s in load_s.items()}
+        return seconds
+
+    def note_load(self, load: Load, seconds: float) -> None:
+        """Record the seconds of the first loading."""
+        if load.name not in self._loaded:
+            self._loaded.add(load.name)
+            self.load_s[load.key] = self.load_s.get(load.key, 0.0) + seconds

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from bricks.decompose.plan import Decomposition
     from bricks.graph.model import Model
     from bricks.measure.conditions import Conditions
+    from bricks.measure.sampler import WalkSamples
     from bricks.measure.supervisor import Supervisor
-    from bricks.measure.walk_samples import WalkSamples
 
 # The most seconds for making a session; a server that is silent for longer hangs.
 _LOAD_TIMEOUT_S, _SILENT_S = 300.0, 300.0

@@ -22,8 +22,8 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from bricks.errors import WorkerError
-from bricks.measure.progress import Wait
-from bricks.system.processes import process_name
+from bricks.measure.campaign_result import Wait
+from bricks.store.owners import process_name
 
 # In the order in which they are locked.
 FOLDERS: tuple[Path, ...] = (Path("/run/lock"), Path("/dev/shm"), Path("/tmp"))

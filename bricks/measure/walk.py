@@ -10,15 +10,19 @@ run, nor how many samples they get.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+import random
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
-from bricks.measure.allocation_events import AllocationEvent, allocation_events
-from bricks.measure.cache_load import HEAVY_BYTES
+from bricks.decompose.plan import Brick, work_of
+from bricks.decompose.stretches import SHORTEST
+from bricks.measure.protocol.walking import AllocationEvent, allocation_events
 
 if TYPE_CHECKING:
     from bricks.decompose.memory import Allocation
+    from bricks.decompose.plan import Plan
 
 # Occurrences that run before each timed one where only a few bricks of a model are still timed.
 # With fewer, the walk gets so short that it leaves the caches in another state than the whole walk
@@ -214,3 +218,131 @@ def single_step(
 def with_streams(walk: Walk, streams: tuple[int, ...]) -> Walk:
     """The same walk whose nodes run along ``streams``; unchanged if ``streams`` is empty."""
     return replace(walk, loads=tuple(replace(load, streams=streams) for load in walk.loads))
+
+
+# A brick with more work than this (see ``work_of``; it takes about a millisecond) touches more
+# memory than the caches hold.
+_LONG_WORK = 8e6
+
+# A brick with so much more work takes tens of milliseconds: what the caches held before makes no
+# difference to it.
+_VERY_LONG_WORK = 64 * _LONG_WORK
+
+# Weights of fewer bytes stay in the caches in any case.
+HEAVY_BYTES = 1 << 16
+
+# Bytes that a session keeps for a node, about: a core's cache of 1 MiB holds a thousand nodes, and
+# not six thousand.
+_NODE_BYTES = 192
+
+# A brick with fewer bytes of weights than HEAVY_BYTES, and of activations than these, has its data
+# in the caches in any case; but its session is evicted if it runs once in a pass.
+_LIGHT_BYTES = 1 << 18
+
+
+def is_long(brick: Brick) -> bool:
+    """Whether a brick evicts the contents of the caches before it."""
+    return work_of(brick) > _LONG_WORK
+
+
+def is_very_long(brick: Brick) -> bool:
+    """Whether a brick takes so long that it does not matter what ran before it."""
+    return work_of(brick) > _VERY_LONG_WORK
+
+
+def is_heavy(brick: Brick) -> bool:
+    """Whether a brick finds its weights, or its session, in the caches only if it has just run."""
+    return brick.numeric_weight_bytes >= HEAVY_BYTES or len(brick.operators) >= SHORTEST
+
+
+def is_light(brick: Brick) -> bool:
+    """Whether a brick's data are in the caches in any case."""
+    weights = brick.numeric_weight_bytes
+    if len(brick.operators) >= SHORTEST:
+        return False
+    return weights < HEAVY_BYTES and brick.bytes_moved - weights < _LIGHT_BYTES
+
+
+def session_bytes(brick: Brick) -> int:
+    """Bytes of its own that a session reads in a run of a stretch; they are cold for many nodes.
+
+    They are 0 for other bricks, which are light, and run twice, or much heavier than this.
+    """
+    return _NODE_BYTES * len(brick.operators) if len(brick.operators) >= SHORTEST else 0
+
+
+def read_once_bytes(brick: Brick) -> int:
+    """Bytes that one run reads and no run before it: weights, and data of its session."""
+    return brick.numeric_weight_bytes + session_bytes(brick)
+
+
+# Occurrences at which a brick is timed, if it has so many; more if it has more contexts.
+TIMED_COUNT = 3
+
+# A long brick is timed at one occurrence: its position hardly matters.
+LONG_TIMED_COUNT = 1
+
+# Occurrences have the same context if this many bricks before them are equal.
+_CONTEXT = 8
+
+
+def timed_count(brick: Brick, count: int = TIMED_COUNT, long_count: int = LONG_TIMED_COUNT) -> int:
+    """The number of occurrences at which ``brick`` is timed, if it has so many."""
+    return long_count if is_long(brick) else count
+
+
+def timed_positions(
+    plan: Plan,
+    max_counts: Mapping[str, int],
+    heavy: Collection[str],
+    independent: Collection[str] = (),
+) -> dict[int, float]:
+    """Positions of the timed occurrences, and how many occurrences of its brick each stands for.
+
+    A brick's latency depends on the bricks before it: on the one that wrote its inputs, and on the
+    last one to use its output's memory. So its occurrences are grouped by context, and some are
+    drawn from each group in proportion, with the brick's key as the seed. ``max_counts`` is how
+    many are drawn for each brick, by key. ``heavy`` bricks find their weights in the caches where
+    an earlier occurrence has read the same weights, as the steps of an unrolled recurrent network
+    do: such occurrences are in other contexts. All contexts of ``independent`` bricks are one.
+    """
+    keys = [occurrence.brick for occurrence in plan.occurrences]
+    positions_of: dict[str, list[int]] = {}
+    for position, key in enumerate(keys):
+        if key in max_counts:
+            positions_of.setdefault(key, []).append(position)
+    timed: dict[int, float] = {}
+    for key, positions in positions_of.items():
+        rng, count = random.Random(key), max_counts[key]
+        strata = _by_first_use(plan, positions) if key in heavy else [positions]
+        groups = chain.from_iterable(_contexts(keys, stratum, count) for stratum in strata)
+        for group in [positions] if key in independent else groups:
+            parts = min(len(group), max(1, round(count * len(group) / len(positions))))
+            for part in range(parts):
+                drawn = group[int((part + rng.random()) * len(group) / parts)]
+                timed[drawn] = len(group) / parts
+    return timed
+
+
+def _by_first_use(plan: Plan, positions: Sequence[int]) -> list[list[int]]:
+    """The ``positions`` of a brick that use their weights first, and the others."""
+    first: dict[tuple[int, ...] | int, int] = {}
+    for position in positions:
+        first.setdefault(plan.occurrences[position].weights or position, position)
+    firsts = sorted(first.values())
+    others = sorted(set(positions).difference(firsts))
+    return [stratum for stratum in (firsts, others) if stratum]
+
+
+def _contexts(keys: Sequence[str], positions: Sequence[int], count: int) -> list[list[int]]:
+    """The ``positions`` of a brick, grouped by the bricks that run before them.
+
+    ``keys`` are the bricks of all occurrences in order. Contexts too rare for a timed occurrence of
+    their own are one group.
+    """
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for position in positions:
+        groups.setdefault(tuple(keys[max(0, position - _CONTEXT) : position]), []).append(position)
+    frequent = [g for g in groups.values() if 2 * count * len(g) >= len(positions)]
+    rare = sorted(i for g in groups.values() if 2 * count * len(g) < len(positions) for i in g)
+    return [*frequent, rare] if rare else frequent

@@ -20,7 +20,7 @@ from pathlib import Path
 import psutil
 
 from bricks.errors import WorkerError
-from bricks.measure.protocol.pipe import LIFELINE, PACKAGES, SCRATCH
+from bricks.measure.protocol import LIFELINE, PACKAGES, SCRATCH
 from bricks.system.allocator import KEPT_TUNABLES, TUNABLES
 
 # Models travel without weights; a longer answer than this would fill the parent's memory.

@@ -12,7 +12,7 @@ from bricks.report.answers.settings import place_of, shapes_text
 from bricks.report.answers.words import uncertainty_text
 from bricks.report.columns import Column, table_of
 from bricks.report.tables import number, seconds, share_text
-from bricks.samples.size_changes import SizeTimes
+from bricks.samples.whole_models import SizeTimes
 from bricks.studies.inference.prediction import Mix, SizeInMix
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from bricks.errors import printable
 from bricks.report.columns import Column, table_of
 
 if TYPE_CHECKING:
-    from bricks.samples.sampling import Sampling
+    from bricks.samples.measurement import Sampling
 
 Row = Mapping[str, Any]
 

@@ -36,7 +36,7 @@ from bricks.report.trace_events import (
     trace_file,
 )
 from bricks.report.trace_notes import MEASURED, RECOMPOSED, trace_notes
-from bricks.samples.profile import NodeRun, NoProfile, Profile
+from bricks.samples.whole_models import NodeRun, NoProfile, Profile
 
 if TYPE_CHECKING:
     from bricks.analysis.trace import Traced

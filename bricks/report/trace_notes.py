@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from bricks.compose.estimate import Estimate
 from bricks.compose.timeline import MissingLatency
 from bricks.errors import printable
-from bricks.samples.profile import NoProfile
+from bricks.samples.whole_models import NoProfile
 
 if TYPE_CHECKING:
     from bricks.analysis.trace import Traced

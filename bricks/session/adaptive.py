@@ -16,11 +16,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bricks.measure.campaign_result import CampaignResult
-from bricks.measure.importance import Importance
-from bricks.measure.jobs import ModelJob, needs_of
-from bricks.measure.progress import Progress
-from bricks.samples.sampling import combined
+from bricks.measure.campaign_result import CampaignResult, Progress
+from bricks.measure.jobs import Importance, ModelJob, needs_of
+from bricks.samples.measurement import combined
 from bricks.samples.statistics import NORMAL_95, median
 
 if TYPE_CHECKING:

@@ -144,7 +144,7 @@ class Agreements(Closing):
 
     def checked(self, model: Model, pair: Mapping[str, Target]) -> Verdict:
         """Run ``model`` with a ``pair`` of runtimes, by their names, and compare the outputs."""
-        from bricks.measure.protocol.evaluation import WriteReference
+        from bricks.measure.protocol.models import WriteReference
         from bricks.session import whole_models
 
         size_bytes = _weight_bytes(model)
@@ -272,7 +272,7 @@ def _weight_bytes(model: Model) -> int:
 
 
 def _outputs(file: Path) -> list[np.ndarray]:
-    from bricks.measure.worker.repeated_runs import outputs_in
+    from bricks.measure.worker.outputs import outputs_in
 
     return [*outputs_in(file)]
 
@@ -308,8 +308,8 @@ class _Allowed:
         return max(known, key=_beyond, default=Verdict(None, reason="it has no output of numbers"))
 
     def _of_output(self, name: str, expected: np.ndarray | None, actual: np.ndarray) -> Verdict:
-        from bricks.measure.worker.output_difference import TOLERANCE
-        from bricks.samples.error_norms import error_norms
+        from bricks.measure.worker.outputs import TOLERANCE
+        from bricks.samples.evaluation import error_norms
         from bricks.units.facts import Missing
 
         if expected is None or not {expected.dtype.kind, actual.dtype.kind} <= {*"biuf"}:

@@ -22,10 +22,9 @@ from bricks.samples.call_overhead import ALL_PROBES
 from bricks.sources import read
 
 if TYPE_CHECKING:
-    from bricks.measure.campaign_result import CampaignResult
-    from bricks.measure.progress import Progress
-    from bricks.measure.rounds import StopRule
-    from bricks.session.estimators import Estimators
+    from bricks.measure.campaign_result import CampaignResult, Progress
+    from bricks.measure.conditions import StopRule
+    from bricks.session.estimator import Estimators
     from bricks.session.plans import Plans
     from bricks.session.resources import Resources
 

@@ -8,12 +8,15 @@ other targets inform it. Must not know how bricks are measured.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from threadpoolctl import ThreadpoolController
 
 from bricks.predict.prediction import BrickPredictions
-from bricks.session.latency_model import LatencyModel
+from bricks.session.latency_model import LatencyModel, SourceTargets
 from bricks.session.measured_target import LoadedBricks, MeasuredTarget
-from bricks.session.source_targets import SourceTargets
 
 if TYPE_CHECKING:
     from bricks.decompose.plan import Decomposition, Plan
@@ -153,7 +156,6 @@ class Latencies:
             others = model.slowed(self.target.features(sorted(ahead)))
             every = {**features, **others}
             new = {key: t for key, t in every.items() if (key, t) not in self._predicted}
-            from bricks.samples.one_thread import one_thread
 
             with one_thread():
                 predicted = model.predictor.predict(new)
@@ -211,3 +213,16 @@ class Latencies:
         if not isinstance(model.predictor, Predictor) or self.others:
             return None
         return Learned(model.predictor, model.slowness, self.target.latencies().seconds)
+
+
+def one_thread() -> AbstractContextManager[Any]:
+    """A context in which the library of linear algebra under NumPy uses one thread."""
+    limits: AbstractContextManager[Any] = _controller().limit(limits=1, user_api="blas")
+    return limits
+
+
+@cache
+def _controller() -> Any:
+    import numpy  # noqa: F401  # the controller finds what is loaded
+
+    return ThreadpoolController()

@@ -10,12 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from bricks.compose.prior import OTHER_HOST_SD
 from bricks.predict.context import slowed
 from bricks.predict.defaults import MIN
+from bricks.samples.call_overhead import ALL_PROBES, LONG, PROBES
+from bricks.samples.measurement import Failure, Measurement
 from bricks.session.measured_target import KnownLatencies, MeasuredTarget
+from bricks.system.host_conditions import CALLS, HostConditions, mean_conditions
 
 if TYPE_CHECKING:
     from bricks.predict.features import BrickFeatures
@@ -109,3 +113,125 @@ def learned_before(target: MeasuredTarget) -> Learned | None:
         new = target.source.plans.usage(target.key, target.granularity, unlearned=True)
         target.note_contexts([usage for _, usage in new])
     return learned
+
+
+# The number of other targets to use (those with most measurements), and the number of bricks from
+# which each learns its unmeasured ones. Keys are digests: the first keys are a random sample.
+_MAX_OTHERS, _ENOUGH = 4, 800
+
+
+def source_target(target: MeasuredTarget) -> SourceTarget | None:
+    """The data of ``target`` as a source for other targets; None if there are too few."""
+    from bricks.predict.predictor import learn
+    from bricks.predict.transfer import SourceTarget
+
+    kept = learned_before(target)
+    if kept is not None:
+        kernels = frozenset[str]().union(*(f.kernels for f in kept.predictor.fields.values()))
+        known = kept.predictor, kernels, kept.slowness
+        return _with_host(SourceTarget(target.key, kept.latency_s, *known), target)
+    latencies = target.latencies()
+    latency_s = latencies.seconds
+    features = target.features(sorted(latency_s)[:_ENOUGH])
+    predictor = learn(features, latency_s, latencies.families)
+    if predictor is None:
+        return None
+    kernels = frozenset(features.kernel for features in features.values())
+    return _with_host(SourceTarget(target.key, latency_s, predictor, kernels), target)
+
+
+def _with_host(source: SourceTarget, target: MeasuredTarget) -> SourceTarget:
+    """``source`` with what reference kernels take on its host.
+
+    Published files have only the kernel of exchange. The others are bricks whose latencies follow
+    from its measurements, where such a kernel was measured at all.
+    """
+    from bricks.predict.context import slowed
+
+    features = kernel_features()
+    known = {name: of for name, of in features.items() if of.kernel in source.kernels}
+    latency_s = {
+        name: p.latency_s
+        for name, p in source.predictor.predict(slowed(known, source.slowness)).items()
+    }
+    probes = target.source.measurements.results(target.key, [PROBES[LONG]])
+    if isinstance(chain := probes.get(PROBES[LONG]), Measurement):
+        latency_s["calls"] = chain.latency_s * CALLS / LONG
+    measured = mean_conditions(m.host for m in target.measured.values())
+    watched = {} if measured is None else measured.by_kernel
+    return replace(source, host=HostConditions.of(latency_s | watched))
+
+
+@cache
+def kernel_features() -> dict[str, BrickFeatures]:
+    """The features of the reference kernels that are a single node, by name."""
+    from bricks.backends.onnx_instruments import reference_kernels
+    from bricks.decompose.identity import Cutter
+    from bricks.graph.view import graph_of
+    from bricks.predict.features import extract_features
+
+    graphs = {name: graph_of(model) for name, model in reference_kernels().items()}
+    return {
+        name: extract_features(Cutter(graph).cut([0]).brick)
+        for name, graph in graphs.items()
+        if len(graph.nodes) == 1
+    }
+
+
+class SourceTargets:
+    """The sources for one ``target``, learned when they are first asked for."""
+
+    def __init__(self, target: MeasuredTarget) -> None:
+        self._target = target
+        self._sources: list[SourceTarget] | None = None
+
+    @property
+    def all(self) -> Sequence[SourceTarget]:
+        """The source targets with most measurements."""
+        if self._sources is None:
+            sources = map(source_target, self._others())
+            self._sources = [source for source in sources if source is not None]
+        return self._sources
+
+    def _others(self) -> list[MeasuredTarget]:
+        own, source = self._target, self._target.source
+        # Times on a host that launches kernels tell nothing about a processor that computes.
+        processors = (t for t in source.systems.targets() if t.system.accelerator is None)
+        # How copies slow each other down depends on their host. Where inputs repeat, processors
+        # learn them.
+        repeated = own.key in {t.key for t in source.systems.targets() if t.runtime.repeat_inputs}
+        others = (
+            t for t in processors if t.runtime.copies == 1 and t.runtime.repeat_inputs == repeated
+        )
+        keys = [t.key for t in others if t.key != own.key]
+        same_runtime = set(self._same_runtime())
+        keys.sort(
+            key=lambda key: (key not in same_runtime, -len(source.measurements.costs(key)), key)
+        )
+        return [
+            MeasuredTarget(source, key, own.granularity, own.loaded) for key in keys[:_MAX_OTHERS]
+        ]
+
+    def _same_runtime(self) -> list[str]:
+        """The keys of targets with the same runtime and number of threads."""
+        runtimes = {t.key: t.runtime for t in self._target.source.systems.targets()}
+        own = runtimes.get(self._target.key)
+        return [key for key, runtime in runtimes.items() if runtime == own]
+
+    def borrowed(self) -> ZeroShotTransfer:
+        """A predictor from other targets, preferably those with the same runtime."""
+        from bricks.predict.transfer import ZeroShotTransfer
+
+        keys = self._same_runtime()
+        same_runtime = [other for other in self.all if other.target_key in keys]
+        watched = self._target.history.watched
+        host = None if watched is None else watched.mean
+        return ZeroShotTransfer(same_runtime or self.all, host, self._target.history.threads)
+
+    def calls(self, borrowed: ZeroShotTransfer) -> dict[str, Measurement | Failure]:
+        """The measured call overhead of one of the targets of ``borrowed``; empty without any."""
+        for key in borrowed.target_keys:
+            calls = self._target.source.measurements.results(key, ALL_PROBES)
+            if all(isinstance(calls.get(probe), Measurement) for probe in PROBES.values()):
+                return calls
+        return {}

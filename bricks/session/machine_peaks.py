@@ -6,12 +6,19 @@ Peaks of this host are measured on request. Must not know how peaks are used.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from onnx import NodeProto, TensorProto, ValueInfoProto, helper, shape_inference
 
 from bricks.compose.basis import IN_WALK_CALL_FACTOR
 from bricks.compose.call_overhead import call_cost
-from bricks.measure.peaks import RULE, at_best, compute_peaks, memory_peaks, peak_bricks
+from bricks.decompose.identity import Cutter
+from bricks.decompose.plan import Brick, Decomposition, isolated_decomposition
+from bricks.graph.view import graph_of
+from bricks.measure.conditions import StopRule
 from bricks.samples.call_overhead import PROBES
 from bricks.samples.measurement import Measurement
 from bricks.session.measuring import measure_isolated
@@ -117,3 +124,125 @@ def _bandwidths(runs_per_s: dict[str, float]) -> dict[int, float]:
             rate = stream.brick.bytes_moved * runs_per_s[stream.brick.key]
             bandwidths[stream.size_bytes] = max(rate, bandwidths.get(stream.size_bytes, 0.0))
     return bandwidths
+
+
+Shape = Sequence[int]
+
+
+def product(rows: int, terms: int, columns: int) -> Brick:
+    """A product of a (rows, terms) matrix with (terms, columns) weights."""
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    return synthetic_brick(node, [(rows, terms)], (terms, columns))
+
+
+def convolution(read: int, written: int, side: int, taps: int, **attributes: Any) -> Brick:
+    """A convolution of taps×taps over ``side``×``side`` pixels, from ``read`` to ``written``.
+
+    These are channels. ``attributes`` are further ones of the node, such as ``group``.
+    """
+    node = helper.make_node(
+        "Conv", ["x", "w"], ["y"],
+        kernel_shape=[taps, taps], pads=[taps // 2] * 4, **attributes,
+    )  # fmt: skip
+    weight = (written, read // attributes.get("group", 1), taps, taps)
+    return synthetic_brick(node, [(1, read, side, side)], weight)
+
+
+def synthetic_brick(node: NodeProto, inputs: Sequence[Shape], weight: Shape | None = None) -> Brick:
+    """The brick of ``node``, with its inputs' shapes, and that of its weight, which comes last."""
+    weights = [] if weight is None else [_weight(node.input[-1], weight)]
+    names = node.input if weight is None else node.input[:-1]
+    infos = [_info(name, shape) for name, shape in zip(names, inputs, strict=True)]
+    # Inference gives the shape of the output, which follows from the others.
+    graph = helper.make_graph([node], "synthetic", infos, [_info(node.output[0], None)], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    return Cutter(graph_of(shape_inference.infer_shapes(model))).cut((0,)).brick
+
+
+def _weight(name: str, shape: Shape) -> TensorProto:
+    weight = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=shape)
+    weight.data_location = TensorProto.EXTERNAL
+    return weight
+
+
+def _info(name: str, shape: Shape | None) -> ValueInfoProto:
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+
+
+# Rows, terms and columns of matrix products. Smaller ones fit an inner cache; larger ones keep more
+# threads busy.
+_PRODUCTS = ((256, 256, 256), (2048, 256, 256), (1024, 1024, 1024))
+
+# Channels, and pixels in a row, of a 3×3 convolution as in many models.
+_CONVOLVED = (128, 28)
+
+# Bytes that a stream reads and writes: up to more than any cache holds, and few enough for
+# any machine. A smaller stream takes less time than the overhead of a call.
+_STREAMED = tuple(1 << power for power in (19, 21, 23, 25, 27))
+
+# A peak is the best of its samples: a few rounds suffice.
+RULE = StopRule(precision=0.05, min_rounds=2, max_rounds=3)
+
+_FLOAT_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A brick that reads and writes ``size_bytes`` in total, and computes next to nothing.
+
+    With ``in_place`` it overwrites its input.
+    """
+
+    size_bytes: int
+    brick: Brick
+    in_place: bool = False
+
+
+@cache
+def compute_peaks() -> tuple[Brick, ...]:
+    """Matrix products and convolutions of 32-bit floats, with weights."""
+    products = [product(*shape) for shape in _PRODUCTS]
+    channels, side = _CONVOLVED
+    return (*products, convolution(channels, channels, side, 3))
+
+
+@cache
+def memory_peaks() -> tuple[Stream, ...]:
+    """Streams of 32-bit floats of each size, which write as much as they read, or half as much.
+
+    The fastest depends on the machine. A cache may first read the lines that are to be written;
+    in place, it has them already.
+    """
+    streams = []
+    for size_bytes in _STREAMED:
+        count = size_bytes // _FLOAT_BYTES
+        streams += [
+            Stream(size_bytes, _stream("Relu", ["x"], count // 2), in_place=True),
+            Stream(size_bytes, _stream("Identity", ["x"], count // 2)),
+            Stream(size_bytes, _stream("Add", ["x", "z"], count // 3)),
+        ]
+    return tuple(streams)
+
+
+@cache
+def peak_bricks() -> tuple[Brick, ...]:
+    """All bricks of peaks."""
+    return (*compute_peaks(), *(stream.brick for stream in memory_peaks()))
+
+
+def at_best(granularity: str) -> list[Decomposition]:
+    """All bricks of peaks as they run fastest: no other brick uses the caches in between."""
+    separate = [
+        isolated_decomposition(brick, granularity, surrounding_bytes=0) for brick in compute_peaks()
+    ]
+    for stream in memory_peaks():
+        separate.append(
+            isolated_decomposition(
+                stream.brick, granularity, in_place=stream.in_place, surrounding_bytes=0
+            )
+        )
+    return separate
+
+
+def _stream(operator: str, inputs: Sequence[str], count: int) -> Brick:
+    return synthetic_brick(helper.make_node(operator, inputs, ["y"]), [[count]] * len(inputs))

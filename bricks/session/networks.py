@@ -6,24 +6,32 @@ reached, nor how anything is shown.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from bricks import backends
 from bricks.errors import UsageError, suggestion
-from bricks.measure.collectives import CollectiveCampaign, CollectivesMeasured
+from bricks.measure.collectives import CollectiveCampaign, CollectivesMeasured, known_collectives
+from bricks.measure.protocol.training import ReadInterface
+from bricks.measure.ranks import LocalRanks, RankLocation, loopback, namespaces
 from bricks.measure.supervisor import WorkerSettings
-from bricks.network.collective import OPERATIONS, Collective, operation_of
-from bricks.system import Runtime, System, Target
+from bricks.network.collective import BESIDE, OPERATIONS, Aspect, Collective, operation_of, volume
+from bricks.network.times import MeasuredNetwork
+from bricks.session.targets import version_numbers
+from bricks.system import Runtime, System, Target, fingerprint, logical_cpus
+from bricks.system.interface import InterfaceFacts, interface_facts
 from bricks.system.network import NetworkFingerprint
+from bricks.units.facts import json_of
 
 if TYPE_CHECKING:
     from bricks.backends import Offer
-    from bricks.measure.progress import Progress
+    from bricks.measure.campaign_result import Progress
     from bricks.measure.ranks import Ranks
+    from bricks.network.series import SizeSeries
     from bricks.store import Store
-    from bricks.system.interface import InterfaceFacts
 
 # Powers of four, from the gradients of one layer to those of a large model.
 SIZES = tuple(1024 * 4**power for power in range(10))
@@ -171,3 +179,208 @@ def _refuse_other_name(store: Store, network: NetworkFingerprint) -> None:
                 f" {known.name}' with the same options, which measures what is missing, and with"
                 " --again further rounds of all"
             )
+
+
+def measured_networks(store: Store) -> list[MeasuredNetwork]:
+    """All networks of the cache, one for each version of a backend, by name."""
+    networks = []
+    for network, target in store.systems.network_targets():
+        facts = {
+            **network.to_json(),
+            "target": target.key,
+            "backend": target.runtime.backend,
+            "version": target.runtime.version,
+        }
+        networks.append(MeasuredNetwork(network.name, facts, known_collectives(store, target.key)))
+    return networks
+
+
+def network_called(store: Store, name: str) -> MeasuredNetwork:
+    """The network with this name or key, measured with its newest backend.
+
+    Raises :class:`UsageError` if there is none, or nothing is measured on it.
+    """
+    networks = measured_networks(store)
+    matching = [
+        network for network in networks if name in (network.name, network.fingerprint["key"])
+    ]
+    known = sorted({network.name for network in networks})
+    if not matching:
+        meant = suggestion(name, known, "known are") if known else "none is known yet"
+        raise UsageError(
+            f"no network is called {name!r}: {meant}; 'bricks interconnect measure {name}' makes it"
+            " known"
+        )
+    matching = [network for network in matching if network.samples]
+    if not matching:
+        raise UsageError(
+            f"nothing is measured on network {name!r} yet: run 'bricks interconnect measure {name}'"
+        )
+    return max(matching, key=lambda network: version_numbers(network.fingerprint["version"]))
+
+
+def fits(network: MeasuredNetwork) -> list[dict[str, Any]]:
+    """The fits of all operations by ranks, isolated and while ranks compute."""
+    return [
+        _fit(series, operation, ranks, aspect)
+        for operation in OPERATIONS
+        for aspect in (Aspect.ALONE, Aspect.COMPUTING)
+        for ranks, series in sorted(network.series(operation, aspect).items())
+    ]
+
+
+def _fit(series: SizeSeries, operation: str, ranks: int, aspect: Aspect) -> dict[str, Any]:
+    fit = series.fit
+    return {
+        "operation": operation,
+        "ranks": ranks,
+        "computing": aspect is Aspect.COMPUTING,
+        "deviation": fit.deviation,
+        "pieces": json_of(fit.segments),
+        "points": [
+            _point(series, volume(operation, ranks), size, residual)
+            for size, residual in zip(fit.sizes, fit.residuals, strict=True)
+        ],
+    }
+
+
+def _point(series: SizeSeries, volume: float, num_bytes: int, residual: float) -> dict[str, Any]:
+    """A measured size; ``bus_bytes_per_s`` is the bandwidth of a link as nccl-tests counts it."""
+    time_s = series.measured(num_bytes)
+    return {
+        "num_bytes": num_bytes,
+        "seconds": time_s.value,
+        "low_s": time_s.low,
+        "high_s": time_s.high,
+        "rounds": len(series.rounds_s[num_bytes]),
+        "residual": residual,
+        "bus_bytes_per_s": volume * num_bytes / time_s.value,
+    }
+
+
+def slowdowns(network: MeasuredNetwork) -> list[dict[str, Any]]:
+    """By ranks, the slowdown of computing during a collective; empty if not measured."""
+    ranks = {
+        count for operation in OPERATIONS for count in network.series(operation, Aspect.UNIT_DURING)
+    }
+    rows = []
+    for count in sorted(ranks):
+        ratio = network.slowdown(count).interval
+        rows.append({"ranks": count, "ratio": ratio.value, "low": ratio.low, "high": ratio.high})
+    return rows
+
+
+_TIMEOUT_S = 60.0
+
+
+@contextmanager
+def local_rank_locations(
+    ranks: int, bandwidth_bps: float | None, *, shaped: bool
+) -> Iterator[Sequence[RankLocation]]:
+    """Locations of ranks on this host: on loopback, or ``shaped``, in network namespaces.
+
+    There, each sends at ``bandwidth_bps`` bits a second; None: as fast as the host can.
+    """
+    if not shaped:
+        yield loopback(ranks)
+        return
+    rate = None if bandwidth_bps is None else round(bandwidth_bps)
+    with namespaces(ranks, rate) as locations:
+        yield locations
+
+
+@contextmanager
+def rank_locations_of(network: MeasuredNetwork, ranks: int) -> Iterator[Sequence[RankLocation]]:
+    """Locations of ranks on this host that are joined as by ``network``, while it lasts.
+
+    Raises :class:`UsageError` for a network between hosts, which cannot be set up on one.
+    """
+    identity = network.fingerprint["identity"]
+    kind = identity["kind"]
+    if not identity["same_host"] or kind not in ("loopback", "veth"):
+        raise UsageError(
+            f"network {network.name} is between hosts and cannot be set up on this one: choose one"
+            " of 'bricks interconnect measure --loopback' or '--bandwidth'"
+        )
+    with local_rank_locations(ranks, identity["rate_bps"], shaped=kind == "veth") as locations:
+        yield locations
+
+
+def measure_locally(
+    store: Store,
+    request: NetworkRequest,
+    *,
+    shaped: bool = False,
+    bandwidth_bps: float | None = None,
+    progress: Progress = lambda what, share: None,
+) -> NetworkMeasured:
+    """Measure collectives between ranks on this host.
+
+    See :func:`local_rank_locations`, and :func:`measure_on` for the errors.
+    """
+    request.refuse()
+    settings, version = collectives_settings(request.backend, request.python)
+    with (
+        local_rank_locations(request.ranks, bandwidth_bps, shaped=shaped) as locations,
+        LocalRanks(settings, locations) as workers,
+    ):
+        requests = [ReadInterface(location.interface) for location in locations]
+        facts = workers.ask_each(requests, timeout_s=_TIMEOUT_S)
+        system = store.systems.named(fingerprint())
+        network = _on_this_host(request.name, facts, system)
+        target = collectives_target(network, system, request.backend, version)
+        return measure_on(store, workers, network, target, request, progress)
+
+
+def _on_this_host(name: str, facts: Sequence[InterfaceFacts], system: System) -> NetworkFingerprint:
+    """The network between ranks here; ``facts`` are of the interface of each."""
+    ranks = len(facts)
+    cores = min(1.0, len(logical_cpus()) / ranks)
+    return network_of(name, facts, [system] * ranks, same_host=True, cores_per_rank=cores)
+
+
+def loopback_network(
+    store: Store,
+    request: NetworkRequest,
+    *,
+    announce: Callable[[str], None] = lambda name: None,
+    progress: Progress = lambda what, share: None,
+) -> MeasuredNetwork:
+    """This host's loopback with the measurements of ``request``, isolated and while computing.
+
+    Measurements of this network under any name are not repeated. Before anything is measured,
+    ``announce`` is called with the network's name. Raises the errors of :func:`measure_on`.
+    """
+    request.refuse()
+    version = collectives_settings(request.backend, request.python)[1]
+    system = store.systems.named(fingerprint())
+    facts = [interface_facts(location.interface) for location in loopback(request.ranks)]
+    network = _called_as_known(store, _on_this_host(request.name, facts, system), request.ranks)
+    target = collectives_target(network, system, request.backend, version)
+    keys = [key for collective in request.collectives for key in _aspects(collective)]
+    if set(keys) - store.measurements.settled(target.key, keys):
+        announce(network.name)
+        named = replace(request, name=network.name, computing=True)
+        measure_locally(store, named, progress=progress)
+    return network_called(store, network.name)
+
+
+def _called_as_known(store: Store, network: NetworkFingerprint, ranks: int) -> NetworkFingerprint:
+    """``network`` under the name that it is known by, or one that no other network has."""
+    names = {known.key: known.name for known, _ in store.systems.network_targets()}
+    if network.key in names:
+        return replace(network, name=names[network.key])
+    others = set(names.values())
+    free = (name for name in _names(network.name, ranks) if name not in others)
+    return replace(network, name=next(free))
+
+
+def _names(name: str, ranks: int) -> Iterator[str]:
+    yield name
+    for number in itertools.count(ranks):
+        yield f"{name}-{number}"
+
+
+def _aspects(of: Collective) -> list[str]:
+    """Keys of a collective's measurements: isolated, and while ranks compute."""
+    return [replace(of, aspect=aspect).key for aspect in (Aspect.ALONE, *BESIDE)]

@@ -15,8 +15,7 @@ from bricks.compose.schedule import Rule, anything
 from bricks.decompose.granularity import Granularity
 from bricks.errors import UsageError, suggestion
 from bricks.graph.form import ModelForm
-from bricks.measure.conditions import Conditions
-from bricks.measure.defaults import GRAPH_TIMEOUT_S
+from bricks.measure.conditions import GRAPH_TIMEOUT_S, Conditions
 from bricks.predict.effort import EFFORTS, Effort
 from bricks.session.defaults import (
     EFFORT,
@@ -27,12 +26,13 @@ from bricks.session.defaults import (
     OPTIMIZATION,
     RUNTIME,
 )
-from bricks.system import Runtime, Target, available_memory_bytes, physical_cores
+from bricks.system import Runtime, System, Target, available_memory_bytes, physical_cores
 from bricks.system.accelerator import CPU
 from bricks.system.allocator import KEPT, allocator_settings
 
 if TYPE_CHECKING:
     from bricks.backends import BackendInfo
+    from bricks.measure.supervisor import WorkerSettings
 
 # States of a device's cache in which kernels are timed: run again and again, and evicted.
 DISPLACED_BYTES = 0, 1 << 28
@@ -200,3 +200,62 @@ def _max_eviction_bytes(target: Target, max_bytes: int) -> int:
     sizes: Mapping[str, int | None] = target.system.identity["cache_bytes"]
     known = [size for size in sizes.values() if size is not None]
     return min(max_bytes, 2 * sum(known)) if known else max_bytes
+
+
+# The share of the available memory that a worker may take, unless the options say otherwise.
+_MEMORY_SHARE = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """Checked ``options``; ``info`` describes their runtime, ``target`` is that on one system."""
+
+    options: Options
+    info: BackendInfo
+    granularity: Granularity
+    effort: Effort
+    target: Target
+    conditions: Conditions
+
+    @classmethod
+    def of(cls, options: Options, system: System) -> Setup:
+        """The setup of ``options`` on ``system``; :class:`UsageError` for invalid options."""
+        granularity = Granularity.parse(options.granularity)
+        effort = effort_of(options)
+        info = described(options)
+        target = Target(_on_device(options, system), runtime_of(options, info))
+        return cls(options, info, granularity, effort, target, conditions_of(options, info, target))
+
+    def named(self, system: System) -> Setup:
+        """This setup with ``system``, the same system under its name in a cache."""
+        return replace(self, target=replace(self.target, system=system))
+
+    @property
+    def memory_bytes(self) -> int:
+        """The most memory in bytes that a worker may take for its data."""
+        return self.options.memory_bytes or int(available_memory_bytes() * _MEMORY_SHARE)
+
+    @property
+    def worker_settings(self) -> WorkerSettings:
+        """The settings of workers that run bricks and models of the target's runtime."""
+        from bricks.measure.supervisor import Freed, WorkerSettings
+
+        runtime = self.target.runtime
+        return WorkerSettings(
+            self.info.name,
+            runtime.threads,
+            self.options.seed,
+            self.memory_bytes,
+            workers=self.options.workers,
+            optimization=self.options.optimization,
+            freed=Freed.KEPT if runtime.allocator == KEPT else None,
+            python=self.info.python,
+            device=self.options.device,
+            repeat_inputs=self.options.repeat_inputs,
+        )
+
+
+def _on_device(options: Options, host: System) -> System:
+    """``host`` with the accelerator that runs models, if the options name one."""
+    accelerator = backends.on_device(options.runtime, options.device).accelerator()
+    return host if accelerator is None else host.with_accelerator(accelerator)

@@ -13,15 +13,22 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bricks import backends
+from bricks.backends.base import capability
+from bricks.backends.programs import ProgramTranslator, TranslatedProgram
+from bricks.decompose.build import build
 from bricks.decompose.plan import Brick, Decomposition, Plan
 from bricks.errors import BackendError, CacheDamaged, ModelError, UsageError, WorkerError
+from bricks.graph.form import ModelForm, form_of, operator_title
+from bricks.graph.view import graph_of, parse_model
+from bricks.reading.digest import digest
 from bricks.session.defaults import PROGRAMS_RUNTIME
-from bricks.session.known_plans import KnownPlans
 
 if TYPE_CHECKING:
+    from bricks.decompose.granularity import Granularity
     from bricks.graph.model import Model
     from bricks.measure.graphs import Decomposer
     from bricks.session.resources import Resources
+    from bricks.store import Reading, Store
     from bricks.store.reading import TimedPlan
     from bricks.system import Target
 
@@ -176,7 +183,6 @@ class Plans:
 
     def _decomposed_on(self, model: Model, target: Target) -> Decomposition:
         """A recorded program on an accelerator, where its plan may be known."""
-        from bricks.session.translation import decomposed, translated
 
         there, notes = translated(model, target)
         known = self._known.find(there.digest, target, model.name)
@@ -242,3 +248,129 @@ class Plans:
         missing = [key for key in plan.keys if key not in self._bricks]
         self._bricks |= self._resources.known.plans.load_bricks(missing)
         return {key: self._bricks[key] for key in plan.keys if key in self._bricks}
+
+
+class KnownPlans:
+    """Plans of models cut at ``granularity``, in ``store`` and in ``known``, which includes it."""
+
+    def __init__(self, store: Store, known: Reading, granularity: Granularity) -> None:
+        self._store = store
+        self._known = known
+        self._granularity = granularity
+
+    def stored(self, digest: str, target: Target, name: str | None) -> TimedPlan | None:
+        """The user's own plan of a model on ``target``; see :meth:`find`."""
+        return self._load(self._store, digest, target, name)
+
+    def find(self, digest: str, target: Target, name: str | None = None) -> TimedPlan | None:
+        """The plan of the model with ``digest`` on ``target``, or None.
+
+        It may be of another target that executes the same graph. ``name`` becomes the plan's
+        ``model``; None keeps the name under which the model was decomposed.
+        """
+        for source in (self._store, self._known):  # opening published files takes a moment
+            plan = self._load(source, digest, target, name)
+            if plan is not None:
+                return plan
+        for other in self._known.systems.targets() if self._granularity.executed else ():
+            if other.key != target.key and _may_execute_same_graph(other, target):
+                plan = self._load(self._known, digest, other, name)
+                if plan is not None and _executes_same_graph(plan[0], other, target):
+                    return plan
+        return None
+
+    def serves(self, plan: Plan, bricks: Mapping[str, Brick], own: Target, target: Target) -> bool:
+        """Whether ``plan`` of ``bricks``, which ``own`` executes, is that of ``target`` too."""
+        if target.key == own.key or not self._granularity.executed:
+            return True
+        # A target that has measured all bricks of the plan got them in a private suite.
+        results = self._known.measurements.results(target.key, plan.keys)
+        return (
+            len(results) == len(plan.keys)
+            or _executes_same_graph(plan, own, target)
+            or (own.executes_like(target, any_vectors=True) and _any_vectors(bricks, own))
+        )
+
+    def _load(
+        self, source: Reading, digest: str, target: Target, name: str | None
+    ) -> TimedPlan | None:
+        plan = source.plans.load(digest, str(self._granularity), target.key, name=name)
+        if plan is None or plan[0].memory.outdated:
+            return None  # it is made again
+        if self._granularity.executed and _revised(source, plan[0], target):
+            return None
+        return plan
+
+
+def _revised(source: Reading, plan: Plan, target: Target) -> bool:
+    """Whether ``plan`` follows an earlier rule of its runtime that was wrong of its operators."""
+    name = target.runtime.backend
+    own = backends.offer(name) if name in backends.names() else None
+    if own is None or plan.rule >= own.rule:
+        return False
+    return not own.revised.isdisjoint(_operators(source.plans.load_bricks(plan.keys)))
+
+
+def _operators(bricks: Mapping[str, Brick]) -> set[str]:
+    """The plain names of the operators of ``bricks``."""
+    return {operator_title(name) for brick in bricks.values() for name in brick.operators}
+
+
+def _any_vectors(bricks: Mapping[str, Brick], target: Target) -> bool:
+    """Whether the graph of ``bricks`` is that of all widths of vectors."""
+    vectorised = backends.offer(target.runtime.backend).vectorised
+    return vectorised is not None and vectorised.isdisjoint(_operators(bricks))
+
+
+def _may_execute_same_graph(one: Target, other: Target) -> bool:
+    """Whether some plan of one target may be that of another."""
+    mine, theirs = one.runtime, other.runtime
+    same_runtime = (mine.backend, mine.version) == (theirs.backend, theirs.version)
+    return same_runtime or one.executes_like(other)
+
+
+def _executes_same_graph(plan: Plan, one: Target, other: Target) -> bool:
+    """Whether ``plan`` of one target is that of another; recorded programs are equal on all."""
+    if plan.memory.processor_specific:
+        return one.executes_like(other)
+    return _may_execute_same_graph(one, other)
+
+
+def translated(model: Model, target: Target) -> tuple[Model, tuple[str, ...]]:
+    """``model`` with the calls that it makes on ``target``, and notes on what was assumed.
+
+    Raises :class:`UsageError` for a model that is no recorded program, and :class:`ModelError` for
+    calls that no rule translates.
+    """
+    runtime, proto = target.runtime, parse_model(model.skeleton)
+    if form_of(proto) is not ModelForm.PROGRAMS:
+        raise UsageError(
+            f"{model.name} is an ONNX model, and {target.system.name} was measured with programs of"
+            f" {runtime.backend}: give FILE.py:FUNCTION, or a recorded program such as torch_bert"
+        )
+    return calls_on(runtime.provider, runtime.backend, model)
+
+
+def calls_on(provider: str, runtime: str, model: Model) -> tuple[Model, tuple[str, ...]]:
+    """``model`` with the calls that ``runtime`` makes on ``provider``, and what was assumed.
+
+    Raises :class:`ModelError` for calls that no rule translates.
+    """
+    translator = capability(backends.offer(runtime), ProgramTranslator, runtime)
+    there = translator.calls_on(provider, parse_model(model.skeleton))
+    if there.untranslated:
+        raise ModelError(
+            f"{model.name}: it is not known how {provider} runs {', '.join(there.untranslated)}:"
+            " record it on a GPU (--device cuda)"
+        )
+    return _model_of(model, there), there.notes
+
+
+def _model_of(model: Model, there: TranslatedProgram) -> Model:
+    skeleton = there.proto.SerializeToString(deterministic=True)
+    return replace(model, skeleton=skeleton, digest=digest(there.proto))
+
+
+def decomposed(model: Model, notes: tuple[str, ...], granularity: Granularity) -> Decomposition:
+    """A translated ``model`` cut into its calls; its plan has ``notes`` on what was assumed."""
+    return build(model, graph_of(parse_model(model.skeleton)), granularity, assumed=notes)

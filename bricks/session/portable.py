@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 from bricks import backends
 from bricks.backends.portable import Portable
 from bricks.decompose.granularity import Granularity
-from bricks.errors import BricksError, UsageError, first_line
+from bricks.errors import BricksError, ModelError, StoreError, UsageError, first_line
 from bricks.graph.program import Origin, origin_of
 from bricks.graph.view import parse_model
 from bricks.measure.walk_builder import WalkOptions, walk_of
 from bricks.samples.call_overhead import DEVICE_PROBES, PHASE_PROBES, PROBES, call_counts
 from bricks.samples.measurement import PROTOCOL
 from bricks.session.options import DISPLACED_BYTES
-from bricks.session.translation import calls_on
-from bricks.session.translation import decomposed as cut_translated
-from bricks.suite.portable import PortableContent, PortableVariant
+from bricks.session.plans import calls_on
+from bricks.session.plans import decomposed as cut_translated
+from bricks.suite.portable import PortableContent, PortableVariant, RunResults
 from bricks.system.allocator import KEPT, KEPT_TUNABLES, TUNABLES
 from bricks.zoo import zoo_folder
 
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from bricks.graph.model import Model
     from bricks.measure.walk import Walk
     from bricks.session.workspace import Workspace
+    from bricks.store import Store
+    from bricks.store.merge import Merged, Mismatch
 
 # Groups of a model's bricks: up to which share of its expected time, and how many rounds.
 _GROUPS = ((0.8, 8), (0.97, 5), (1.0, 3))
@@ -258,3 +260,17 @@ def _steps(walk: Walk) -> Iterator[dict[str, Any]]:
             "timed": step.timed, "weight": step.weight, "repeated": step.repeated,
             "before": before,
         }  # fmt: skip
+
+
+def merge_run(store: Store, path: Path, mismatch: Mismatch) -> Merged:
+    """Merge a file of results: all of it, or none.
+
+    Raises :class:`SuiteError` for a file that was changed, and :class:`StoreError` for one whose
+    records cannot be true.
+    """
+    results = RunResults.read(path)
+    try:
+        return store.contents.merge_records(results.records(), mismatch)
+    except (ModelError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as exc:
+        problem = f"it lacks {exc}" if isinstance(exc, KeyError) else first_line(exc)
+        raise StoreError(f"{path} is refused, nothing was imported: {problem}") from exc

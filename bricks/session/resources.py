@@ -19,14 +19,13 @@ from bricks.store.published_index import NO_FOLDER
 
 if TYPE_CHECKING:
     from bricks.decompose.granularity import Granularity
+    from bricks.measure.campaign_result import Progress
     from bricks.measure.conditions import Conditions
     from bricks.measure.further_copies import FurtherCopies
     from bricks.measure.graphs import Graphs
     from bricks.measure.jobs import ModelJob
-    from bricks.measure.progress import Progress
     from bricks.measure.supervisor import Supervisor
-    from bricks.session.options import Options
-    from bricks.session.setup import Setup
+    from bricks.session.options import Options, Setup
     from bricks.sources import ReadOptions
     from bricks.system import Runtime, Target
 

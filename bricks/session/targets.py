@@ -6,20 +6,21 @@ Must not know what is asked about them.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bricks.errors import NameUnknown, UsageError, nearest
 from bricks.session.defaults import PROGRAMS_RUNTIME
-from bricks.session.unmeasured_cards import unmeasured_systems, unmeasured_targets
-from bricks.system.cards import known_aliases
+from bricks.system.accelerator import ACCELERATOR
+from bricks.system.cards import card_named, cards_called, known_aliases
 from bricks.system.names import names_of
+from bricks.system.target import System, Target
 
 if TYPE_CHECKING:
     from bricks.session.workspace import Workspace
-    from bricks.system import Runtime, System, Target
+    from bricks.system import Runtime
 
 # An error lists so many systems.
 _MOST = 8
@@ -227,3 +228,27 @@ def runtime_facts(
         }  # fmt: skip
         facts.setdefault(target.system.key, []).append({**target.runtime.to_json(), **own})
     return facts
+
+
+def unmeasured_systems(name: str, known: Iterable[System]) -> list[System]:
+    """A system with the card that ``name`` names, like one of ``known`` with another card.
+
+    Empty where ``name`` names no card, or no known system has one. Raises
+    :class:`~bricks.errors.NameUnknown` for a name that several cards have.
+    """
+    measured = [system for system in known if system.accelerator is not None]
+    if not measured or not cards_called(name):
+        return []
+    accelerator = card_named(name).accelerator
+    like = min(measured, key=lambda system: system.name)
+    title = "-".join(accelerator.name.lower().split())
+    identity = {**like.identity, ACCELERATOR: accelerator.to_json()}
+    return [replace(like, name=title, identity=identity, recorded={})]
+
+
+def unmeasured_targets(systems: Sequence[System], known: Sequence[Target]) -> Iterator[Target]:
+    """``systems`` of :func:`unmeasured_systems` with the runtimes of measured cards."""
+    runtimes = {t.runtime for t in known if t.system.accelerator is not None}
+    for system in systems:
+        if system.accelerator is not None:
+            yield from (Target(system, runtime) for runtime in sorted(runtimes, key=str))

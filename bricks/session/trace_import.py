@@ -6,37 +6,118 @@ and of a device's cache only the state in these steps. Must not know how traces 
 
 from __future__ import annotations
 
+import platform
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bricks import backends
-from bricks.backends.profiler_trace import Unmatched
+from bricks.backends.profiler_trace import CallMatch, Unmatched
 from bricks.decompose.identity import mismatch
 from bricks.decompose.plan import Brick, Decomposition
-from bricks.errors import StoreError
+from bricks.errors import StoreError, UsageError
 from bricks.graph.program_phases import PER_CALL
 from bricks.samples.call_overhead import PHASE_PROBES, PROBES
 from bricks.samples.measurement import PROTOCOL, Round
 from bricks.session.defaults import GRANULARITY
-from bricks.session.trace_sizes import proven
-from bricks.session.trace_target import TracedHost, trace_target
-from bricks.session.translation import decomposed, translated
+from bricks.session.plans import decomposed, translated
 from bricks.store import Merged, Published, Reading, Store, Union
 from bricks.store.export import brick_record
-from bricks.store.round_records import round_record
-from bricks.system import Target
+from bricks.store.records import round_record
+from bricks.system import Runtime, System, Target, fingerprint, physical_cores
+from bricks.system.accelerator import ACCELERATOR, Accelerator
+from bricks.system.cards import cards
 from bricks.units.sample import Sample
 
 if TYPE_CHECKING:
     from bricks.backends.offer import Offer
-    from bricks.backends.profiler_trace import CallMatch, ProfilerTrace, TracedPhase, TraceFormat
+    from bricks.backends.profiler_trace import ProfilerTrace, TracedDevice, TracedPhase, TraceFormat
     from bricks.graph.model import Model
     from bricks.session.workspace import Workspace
     from bricks.store.results_file import Record
-    from bricks.units.sample import Sample
+
+# The fact in a system's identity that its samples are a profiler's.
+PROFILED = "profiled"
+_CPU, _GPU, _UNKNOWN = "CPU", "CUDA", "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class TracedHost:
+    """What a user says of the host of a trace: its name, threads, and the runtime's version."""
+
+    name: str | None = None
+    threads: int | None = None
+    version: str | None = None
+
+
+def trace_target(
+    trace: ProfilerTrace, offer: Offer, host: TracedHost, known: Reading, path: object
+) -> Target:
+    """The target of a trace in file ``path``; :class:`UsageError` if its host must be named.
+
+    A trace of this host or of a GPU needs no name. ``known`` has facts of GPUs.
+    """
+    if trace.device is not None:
+        system, threads = _gpu(trace.device, host, known, path), host.threads or 1
+    elif host.name is None and trace.host_name not in (None, platform.node()):
+        raise UsageError(f"{path} is of another host: name it with --host")
+    else:
+        system, threads = _processor(host), host.threads or physical_cores()
+    runtime = Runtime(
+        backend=offer.name,
+        version=host.version or _version(trace, offer),
+        provider=_CPU if trace.device is None else _GPU,
+        threads=threads,
+        brick_optimization="none",
+    )
+    return Target(system, runtime)
+
+
+def _version(trace: ProfilerTrace, offer: Offer) -> str:
+    """The version of the runtime here for a trace of a processor; a trace does not have it."""
+    if trace.device is not None or offer.environment is None or offer.package is None:
+        return _UNKNOWN
+    return offer.environment.pinned(offer.package)
+
+
+def _processor(host: TracedHost) -> System:
+    if host.name is not None:
+        return System(host.name, _unknown_host(host), {})
+    here = fingerprint()
+    return System(f"{here.name}-{PROFILED}", {**here.identity, PROFILED: True}, here.recorded)
+
+
+def _gpu(device: TracedDevice, host: TracedHost, known: Reading, path: object) -> System:
+    card = _accelerator(device, known, path)
+    words = "-".join(device.name.lower().split())
+    name = host.name or f"{words}-{PROFILED}"
+    return System(name, {**_unknown_host(host), ACCELERATOR: card.to_json()}, {})
+
+
+def _accelerator(device: TracedDevice, known: Reading, path: object) -> Accelerator:
+    """The facts of a GPU of this name, from a known system or from its datasheet."""
+    measured = (target.system.accelerator for target in known.systems.targets())
+    published = (card.accelerator for card in cards())
+    for accelerator in (*measured, *published):
+        if accelerator is not None and accelerator.name == device.name:
+            return accelerator
+    raise StoreError(
+        f"{path} is of {device.name}, and no facts of this GPU are known; nothing was imported"
+    )
+
+
+def _unknown_host(host: TracedHost) -> dict[str, Any]:
+    """The identity of a host that is known by name alone."""
+    unknown = (
+        "cpu", "cpu_vendor", "cpu_family", "cpu_model", "cpu_stepping", "instruction_sets_digest",
+        "physical_cores", "cpu_quota", "memory_gib", "memory_limit_gib", "architecture", "os",
+    )  # fmt: skip
+    facts: dict[str, Any] = dict.fromkeys(unknown)
+    facts |= {"instruction_sets": [], "cache_bytes": {}, "logical_cpus": host.threads or 1}
+    return {**facts, "host": host.name, PROFILED: True}
+
 
 _UNNAMED = TracedHost()
 
@@ -239,3 +320,56 @@ def _pairs(name: str, phases: list[TracedPhase]) -> Iterator[tuple[str, list[Rou
 
 def _round(latency_s: float) -> Round:
     return Round.of([Sample(latency_s)])
+
+
+def proven(
+    trace: ProfilerTrace, matches: Sequence[CallMatch], ran: Decomposition | None
+) -> list[CallMatch]:
+    """The matches of a trace's calls, with those that only their readers prove.
+
+    A call is proven to be one of its candidates if a brick that reads its results in the program
+    ``ran`` is matched, all shapes stated, after it in its step and before the next equal call. Of
+    several candidates, one alone must be proven, and so for all equal calls of the step: else the
+    results of one may be read after the next call.
+    """
+    readers = {} if ran is None else _readers(ran)
+    kept = list(matches)
+    # What is matched after a call, by its step, until an equal call; by None to the step's end.
+    after: dict[int | None, dict[object, set[str]]] = defaultdict(lambda: {None: set()})
+    equals: dict[object, list[int]] = defaultdict(list)
+    for number in reversed(range(len(kept))):
+        call, match = trace.calls[number], matches[number]
+        seen = after[call.step]
+        if not match.candidates:
+            for matched in seen.values():
+                matched.update(match.keys)
+            continue
+        equal = (call.operator, call.arguments)
+        later = seen.get(equal, seen[None])
+        kept[number] = _proven_one(match, later, readers)
+        if len(match.candidates) > 1:
+            equals[call.step, *equal].append(number)
+        seen[equal] = set()
+    for numbers in equals.values():
+        if not all(kept[number].keys for number in numbers):
+            for number in numbers:
+                kept[number] = CallMatch(unmatched=matches[number].unmatched)
+    return kept
+
+
+def _proven_one(match: CallMatch, later: set[str], readers: Mapping[str, set[str]]) -> CallMatch:
+    """The one group of candidates whose results are read by a brick among ``later`` ones."""
+    groups = (
+        tuple(key for key in group if not later.isdisjoint(readers.get(key, ())))
+        for group in match.candidates
+    )
+    found = [group for group in groups if group]
+    return CallMatch(found[0]) if len(found) == 1 else CallMatch(unmatched=match.unmatched)
+
+
+def _readers(ran: Decomposition) -> dict[str, set[str]]:
+    """The keys of the bricks that read results of each brick."""
+    readers: dict[str, set[str]] = defaultdict(set)
+    for producer, consumer in ran.plan.edges():
+        readers[ran.plan.occurrences[producer].brick].add(ran.plan.occurrences[consumer].brick)
+    return readers

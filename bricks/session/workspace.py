@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from bricks.session.defaults import CACHE
-from bricks.session.estimators import Estimators
-from bricks.session.options import Options
+from bricks.session.estimator import Estimators
+from bricks.session.options import Options, Setup
 from bricks.session.plans import Plans
 from bricks.session.resources import Resources
-from bricks.session.setup import Setup
 from bricks.store import Store
 from bricks.system import fingerprint
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from onnx_graphsurgeon import Graph
 
     from bricks.graph.model import Model
-    from bricks.measure.progress import Progress
+    from bricks.measure.campaign_result import Progress
     from bricks.session.campaigns import Campaigns
     from bricks.store import Merged
 

@@ -72,7 +72,7 @@ class Function:
         :class:`~bricks.errors.BackendError` if the runtime is not installed.
         """
         # Here: nothing else needs a worker.
-        from bricks.measure.protocol.graphs import RecordProgram
+        from bricks.measure.protocol.models import RecordProgram
         from bricks.sources.recorder import ProgramRecorder
 
         options.refuse_inputs(self.word)

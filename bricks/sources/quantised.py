@@ -26,8 +26,7 @@ from bricks.graph.model import Model
 from bricks.graph.model_metadata import specified_values
 from bricks.graph.topology import all_nodes
 from bricks.graph.view import graph_of, parse_model
-from bricks.measure.allowance import allowed_s
-from bricks.measure.protocol.graphs import QuantiseModel
+from bricks.measure.protocol.models import QuantiseModel, allowed_s
 from bricks.measure.supervisor import Supervisor, WorkerSettings
 from bricks.reading.digest import digest
 from bricks.reading.read import read_model

@@ -20,7 +20,7 @@ from bricks.reading.digest import digest
 from bricks.system.accelerator import CPU
 
 if TYPE_CHECKING:
-    from bricks.measure.protocol.graphs import RecordProgram
+    from bricks.measure.protocol.models import RecordProgram
 
 _logger = logging.getLogger(__name__)
 

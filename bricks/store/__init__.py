@@ -40,14 +40,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bricks.store.export import CacheStats
     from bricks.store.layout import SCHEMA_VERSION
     from bricks.store.merge import Merged
     from bricks.store.owners import Claim, Owner, alive
     from bricks.store.published import Published
-    from bricks.store.reading import Reading
-    from bricks.store.stats import CacheStats
+    from bricks.store.reading import Reading, Union
     from bricks.store.store import Store
-    from bricks.store.union import Union
 
 _MODULES = {
     "SCHEMA_VERSION": "layout", "CacheStats": "stats", "Claim": "owners", "Merged": "merge",

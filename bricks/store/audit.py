@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from bricks.decompose.plan import Brick
 from bricks.errors import StoreError
-from bricks.store.integrity import UNREADABLE, as_far_as_readable, integrity_problems
+from bricks.store.database_file import UNREADABLE, as_far_as_readable, integrity_problems
 from bricks.store.layout import DONE, FAILED, OPEN
 from bricks.store.rows import (
     TARGETS,

@@ -23,11 +23,10 @@ from bricks.store.measurement_rows import (
     opened_row,
     round_counts,
 )
-from bricks.store.owners import Claim, Owner, Watch, host_id, lease_columns
-from bricks.store.rounds import rounds_of
+from bricks.store.owners import Claim, Owner, Watch, host_id, lease_columns, process_name
+from bricks.store.rows import rounds_of
 from bricks.store.schema import measurements
 from bricks.store.views import ConnectionView, chunks
-from bricks.system.processes import process_name
 
 if TYPE_CHECKING:
     from bricks.store.database import Database

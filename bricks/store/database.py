@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING
 
 from bricks.errors import CacheDamaged, StoreError
 from bricks.store import layout
-from bricks.store.integrity import (
+from bricks.store.database_file import (
+    driver_errors,
     ends_in_header,
+    file_of,
     integrity_problems,
     is_cut_off,
+    is_url,
+    refusal,
     refuse_truncated,
 )
-from bricks.store.location import file_of, is_url
-from bricks.store.refusals import driver_errors, refusal
 from bricks.store.views import ConnectionView, SqliteFile
 
 if TYPE_CHECKING:
@@ -161,7 +163,7 @@ def _is_current(path: Path, busy_timeout_s: float) -> bool:
 
 def _prepared(url: URL, label: str, busy_timeout_s: float, make: bool) -> Engine:
     from bricks.store import engine as transactions
-    from bricks.store.migrations import prepare
+    from bricks.store.schema import prepare
 
     path = transactions.file_at(url)
     if path is not None and ends_in_header(path):  # SQLite takes such a file for an empty one

@@ -29,8 +29,17 @@ from sqlalchemy.exc import (
 )
 
 from bricks.errors import StoreError, first_line
-from bricks.store.location import file_of, is_url
-from bricks.store.refusals import DAMAGED, FULL, LOCKED, READONLY, refusal, sqlite_name, sqlite_text
+from bricks.store.database_file import (
+    DAMAGED,
+    FULL,
+    LOCKED,
+    READONLY,
+    file_of,
+    is_url,
+    refusal,
+    sqlite_name,
+    sqlite_text,
+)
 from bricks.store.views import configure
 
 if TYPE_CHECKING:

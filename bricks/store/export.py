@@ -9,23 +9,28 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Select, select
+from sqlalchemy import Connection, Select, func, select
 
-from bricks.store.layout import FAILED, OPEN
+from bricks.errors import CacheDamaged
+from bricks.store import layout
+from bricks.store.engine import row_count, size_bytes
+from bricks.store.layout import DONE, FAILED, OPEN
 from bricks.store.measurements import watched_of
-from bricks.store.round_records import round_record
-from bricks.store.rounds import rounds_by_id, rounds_lost
+from bricks.store.records import round_record
 from bricks.store.rows import (
     SYSTEM_COLUMNS,
     brick_of,
     decoding,
     network_of,
     plan_of,
+    rounds_by_id,
+    rounds_lost,
     target_of,
 )
-from bricks.store.schema import bricks, measurements, networks, plans, systems, targets
+from bricks.store.schema import bricks, measurements, networks, plans, rounds, systems, targets
 from bricks.store.views import CHUNK, ConnectionView, chunks
 
 if TYPE_CHECKING:
@@ -145,3 +150,47 @@ def _measurements(
                     rounds = [round_.rounded(digits) for round_ in rounds]
                 record["rounds"] = list(map(round_record, rounds))
             yield "measurement", record
+
+
+_COUNTED = (systems, networks, targets, plans, bricks)
+
+
+@dataclass(frozen=True, slots=True)
+class CacheStats:
+    """Counts of a cache's rows; ``open_claims`` are measurements begun and not settled."""
+
+    path: str
+    schema_version: int
+    size_bytes: int
+    systems: int
+    networks: int
+    targets: int
+    plans: int
+    bricks: int
+    measurements: int
+    failures: int
+    open_claims: int
+    samples: int
+
+
+def stats_of(connection: Connection, label: str) -> CacheStats:
+    """Counts and size of the cache called ``label``; CacheDamaged for rows in an unknown state."""
+    states = dict.fromkeys((OPEN, DONE, FAILED), 0)
+    grouped = select(measurements.c.state, func.count()).group_by(measurements.c.state)
+    states.update((state, count) for state, count in connection.execute(grouped))
+    if len(states) > 3:
+        raise CacheDamaged(
+            f"the cache {label} is damaged (measurements are in an unknown state): "
+            "run 'bricks cache verify'"
+        )
+    samples = connection.execute(select(func.sum(rounds.c.sample_count))).scalar()
+    return CacheStats(
+        path=label,
+        schema_version=layout.SCHEMA_VERSION,
+        size_bytes=size_bytes(connection),
+        **{table.name: row_count(connection, table) for table in _COUNTED},
+        measurements=states[DONE],
+        failures=states[FAILED],
+        open_claims=states[OPEN],
+        samples=int(samples or 0),
+    )

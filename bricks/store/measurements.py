@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from bricks.samples.measurement import PROTOCOL, Failure, Measurement, Round
 from bricks.store.layout import DONE, FAILED, OPEN
-from bricks.store.rounds import rounds_of
-from bricks.store.rows import decoding
+from bricks.store.rows import decoding, rounds_of
 from bricks.store.views import chunks, listed
 from bricks.system.host_conditions import HostConditions
 

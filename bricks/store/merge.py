@@ -31,12 +31,12 @@ from bricks.store.records import network_of as network_record
 from bricks.store.records import system_of as system_record
 from bricks.store.records import target_of as target_record
 from bricks.store.results_file import KINDS, Record
-from bricks.store.rounds import rounds_by_id
 from bricks.store.rows import (
     brick_row,
     fingerprint_row,
     plan_row,
     round_row,
+    rounds_by_id,
     system_of,
     target_row,
 )

@@ -20,9 +20,8 @@ from bricks.decompose.plan import Brick, Plan
 from bricks.errors import StoreError, first_line
 from bricks.samples.measurement import PROTOCOL, Failure, Measurement
 from bricks.store import records, results_file
-from bricks.store.line_index import IndexDamaged, IndexWriter, LineIndex
-from bricks.store.published_index import DAMAGE
-from bricks.store.round_records import round_of_record
+from bricks.store.published_index import DAMAGE, IndexDamaged, IndexWriter, LineIndex
+from bricks.store.records import round_of_record
 from bricks.system import derived_files
 from bricks.system.host_conditions import HostConditions
 

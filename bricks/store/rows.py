@@ -17,15 +17,18 @@ from typing import TYPE_CHECKING, Any
 from bricks.decompose.plan import Brick, Plan
 from bricks.errors import CacheDamaged, first_line
 from bricks.graph.containers import ValueType, type_from_json
-from bricks.store.records import usage_of_plan
-from bricks.store.round_records import checked_round, round_of_samples, samples_of
+from bricks.store.layout import DONE
+from bricks.store.records import checked_round, round_of_samples, samples_of, usage_of_plan
+from bricks.store.views import chunks, listed
 from bricks.system.network import NetworkFingerprint
 from bricks.system.target import Runtime, System, Target
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
     from bricks.samples.measurement import Round
     from bricks.store.reading import ModelUsage
-    from bricks.store.views import Row
+    from bricks.store.views import CacheView, Row
 
 # The errors of decoding a text that is not as it was written.
 _DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
@@ -242,3 +245,48 @@ def _types_text(types: Mapping[str, ValueType]) -> str:
 
 def _types(text: str) -> dict[str, ValueType]:
     return {name: type_from_json(kind) for name, kind in json.loads(text)}
+
+
+def rounds_of(view: CacheView, rows: Sequence[Row]) -> dict[int, tuple[Round, ...]]:
+    """The rounds of each measurement by its row number, in the order in which they were taken.
+
+    Raises CacheDamaged for a round that is damaged, or lost.
+    """
+    by_id = {row.id: row for row in rows}
+    by_measurement = rounds_by_id(
+        view, by_id, lambda row: f"the measurement of {by_id[row.measurement_id].brick_key}"
+    )
+    for number, row in by_id.items():
+        count = len(by_measurement.get(number, ()))
+        if count != row.round_count or (row.state == DONE and not count):
+            raise rounds_lost(row, count)
+    return {number: tuple(of_measurement) for number, of_measurement in by_measurement.items()}
+
+
+def rounds_lost(row: Row, count: int) -> CacheDamaged:
+    """The error that says of a measurement that only ``count`` rounds can be found."""
+    return CacheDamaged(
+        f"the measurement of {row.brick_key} is damaged in the cache ({count} of its "
+        f"{row.round_count} rounds can be found): run 'bricks cache verify'"
+    )
+
+
+def _by_number(row: Row) -> str:
+    return f"round {row.number} of measurement {row.measurement_id}"
+
+
+def rounds_by_id(
+    view: CacheView, ids: Collection[int], name: Callable[[Row], str] = _by_number
+) -> dict[int, list[Round]]:
+    """The rounds of each measurement by its row number, in the order in which they were taken.
+
+    Raises CacheDamaged for a round that is damaged, which it calls by ``name``.
+    """
+    by_measurement: dict[int, list[Round]] = {}
+    for chunk in chunks(ids):
+        these, values = listed(chunk)
+        statement = f"SELECT * FROM rounds WHERE measurement_id IN {these}"
+        for row in view.rows(f"{statement} ORDER BY measurement_id, number", values):
+            with decoding(name(row)):
+                by_measurement.setdefault(row.measurement_id, []).append(round_of(row))
+    return by_measurement

@@ -7,23 +7,39 @@ JSON is kept as text that Python writes and reads: the same bytes on every datab
 of keys (which is meaning in a brick's inputs) survives. Nothing is pickled.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
 from sqlalchemy import (
     BigInteger,
     Column,
+    Connection,
     Double,
+    Engine,
     ForeignKey,
     Index,
     Integer,
     LargeBinary,
     MetaData,
+    Row,
     String,
     Table,
     Text,
     UniqueConstraint,
+    inspect,
+    select,
+    text,
+    update,
 )
 from sqlalchemy.types import TypeEngine
 
+from bricks.errors import StoreError
+from bricks.store import layout
+from bricks.store.engine import lock_schema, prefer_write_ahead_log, reading, writing
 from bricks.store.layout import INFO_TABLE
+from bricks.store.rows import checksum
 
 metadata = MetaData()
 
@@ -150,3 +166,184 @@ watched = Table(
     Column("taken_s", BigInteger, primary_key=True, autoincrement=False),  # Unix time
     Column("host", Text, nullable=False),  # JSON, see HostConditions.to_json
 )
+
+
+Migration = Callable[[Connection], None]
+
+
+def _rounds_get_conditions(connection: Connection) -> None:
+    for column in ("reference_s", "waited_share"):
+        connection.execute(text(f"ALTER TABLE rounds ADD COLUMN {column} DOUBLE PRECISION"))
+
+
+def _rounds_get_an_end(connection: Connection) -> None:
+    connection.execute(text("ALTER TABLE rounds ADD COLUMN reference_end_s DOUBLE PRECISION"))
+    # Plans now hold which weights and which memory occurrences share: models are decomposed again.
+    connection.execute(text("DELETE FROM plans"))
+
+
+def _rows_get_checksums(connection: Connection) -> None:
+    for column in (
+        "round_count INTEGER NOT NULL DEFAULT 0",
+        "lease_until_monotonic_s DOUBLE PRECISION NOT NULL DEFAULT 0",
+    ):
+        connection.execute(text(f"ALTER TABLE measurements ADD COLUMN {column}"))
+    # Plans now hold assumptions, and the values that steer bricks: models are decomposed again.
+    connection.execute(text("DELETE FROM plans"))
+    count = "SELECT count(*) FROM rounds WHERE measurement_id = measurements.id"
+    connection.execute(text(f"UPDATE measurements SET round_count = ({count})"))
+    for table, key, columns in (
+        ("bricks", "key", "key model inputs weights outputs operators flops examples"),
+        ("plans", "id", "plan wall_s"),
+        ("rounds", "measurement_id number", "samples reference_s waited_share reference_end_s"),
+    ):
+        connection.execute(text(f"ALTER TABLE {table} ADD COLUMN checksum BIGINT"))
+        keys, names = key.split(), columns.split()
+        rows = connection.execute(text(f"SELECT {', '.join(keys + names)} FROM {table}")).all()
+        at = " AND ".join(f"{name} = :{name}" for name in keys)
+        update = text(f"UPDATE {table} SET checksum = :checksum WHERE {at}")
+        changes = [
+            {**dict(zip(keys, row, strict=False)), "checksum": checksum(*row[len(keys) :])}
+            for row in rows
+        ]
+        if changes:
+            connection.execute(update, changes)
+
+
+def _systems_get_names_and_prices(connection: Connection) -> None:
+    for column in ("given_name TEXT", "price_per_hour DOUBLE PRECISION"):
+        connection.execute(text(f"ALTER TABLE systems ADD COLUMN {column}"))
+
+
+def _networks_are_kept(connection: Connection) -> None:
+    collated = ' COLLATE "C"' if connection.dialect.name == "postgresql" else ""
+    connection.execute(
+        text(
+            f"CREATE TABLE networks (key VARCHAR(64){collated} NOT NULL PRIMARY KEY,"
+            " name TEXT NOT NULL, identity TEXT NOT NULL, recorded TEXT NOT NULL)"
+        )
+    )
+
+
+def _rounds_get_a_device_state(connection: Connection) -> None:
+    connection.execute(text("ALTER TABLE rounds ADD COLUMN device_state TEXT"))
+
+
+def _rounds_get_host_conditions(connection: Connection) -> None:
+    connection.execute(text("ALTER TABLE rounds ADD COLUMN host TEXT"))
+    collated = ' COLLATE "C"' if connection.dialect.name == "postgresql" else ""
+    connection.execute(
+        text(
+            f"CREATE TABLE watched (target_key VARCHAR(64){collated} NOT NULL"
+            " REFERENCES targets (key), taken_s BIGINT NOT NULL, host TEXT NOT NULL,"
+            " PRIMARY KEY (target_key, taken_s))"
+        )
+    )
+    rows = connection.execute(text("SELECT * FROM rounds")).all()
+    update = text(
+        "UPDATE rounds SET host = :host, checksum = :checksum"
+        " WHERE measurement_id = :measurement_id AND number = :number"
+    )
+    if changes := list(map(_with_host, rows)):
+        connection.execute(update, changes)
+    for column in ("reference_s", "reference_end_s"):
+        connection.execute(text(f"ALTER TABLE rounds DROP COLUMN {column}"))
+
+
+def _with_host(row: Row[Any]) -> dict[str, Any]:
+    """The new columns of a round of version 7; a damaged one keeps its wrong checksum."""
+    ends = [s for s in (row.reference_s, row.reference_end_s) if s is not None]
+    host = None
+    if ends and min(ends) > 0:
+        # The workload is now the last of the reference kernels; the first number is the time.
+        host = f"[null,null,null,null,null,{sum(ends) / len(ends)!r}]"
+    state = [] if row.device_state is None else [row.device_state]
+    before = checksum(row.samples, row.reference_s, row.waited_share, row.reference_end_s, *state)
+    kept = row.checksum
+    if row.checksum == before:
+        kept = checksum(row.samples, host, row.waited_share, *state)
+    return {
+        "host": host, "checksum": kept,
+        "measurement_id": row.measurement_id, "number": row.number,
+    }  # fmt: skip
+
+
+# MIGRATIONS[n] turns a cache of version n - 1 into one of version n. Write each with literal SQL or
+# with tables of its own, not with schema.py, which moves on. Version 1 was the first.
+MIGRATIONS: dict[int, Migration] = {
+    2: _rounds_get_conditions,
+    3: _rounds_get_an_end,
+    4: _rows_get_checksums,
+    5: _systems_get_names_and_prices,
+    6: _networks_are_kept,
+    7: _rounds_get_a_device_state,
+    8: _rounds_get_host_conditions,
+}
+
+
+def prepare(engine: Engine, label: str, busy_timeout_s: float, make: bool) -> None:
+    """Make the database current; raise StoreError where that isn't possible.
+
+    An empty database gets tables only with ``make``: it may be a cache that was cut off.
+    """
+    with reading(engine) as connection:
+        version = version_of(connection, label)
+    if version == layout.SCHEMA_VERSION:
+        return
+    if version is None:
+        if not make:
+            raise StoreError(
+                f"the cache {label} is empty: nothing was ever kept in it, or its file was cut "
+                "off; 'bricks measure' begins it anew"
+            )
+        prefer_write_ahead_log(engine, busy_timeout_s)
+    with writing(engine) as connection:
+        lock_schema(connection)
+        # Another process may have done it while this one waited for the lock: look again.
+        version = version_of(connection, label)
+        if version is None:
+            _create(connection)
+        else:
+            _migrate(connection, version, label)
+
+
+def version_of(connection: Connection, label: str) -> int | None:
+    """The layout's version, or None for an empty database; StoreError if it isn't a cache."""
+    tables = inspect(connection).get_table_names()
+    if not tables:
+        return None
+    if cache_info.name in tables:
+        query = select(cache_info.c.value).where(cache_info.c.name == "schema_version")
+        value = connection.execute(query).scalar()
+        if isinstance(value, str) and value.isdecimal():
+            return int(value)
+    raise StoreError(
+        f"the cache {label} is not a bricks cache (a database of something else): "
+        "move it away or give another --cache"
+    )
+
+
+def _create(connection: Connection) -> None:
+    metadata.create_all(connection)
+    row = {"name": "schema_version", "value": str(layout.SCHEMA_VERSION)}
+    connection.execute(cache_info.insert(), row)
+
+
+def _migrate(connection: Connection, version: int, label: str) -> None:
+    if version > layout.SCHEMA_VERSION:
+        raise StoreError(
+            f"the cache {label} has schema version {version}, and this bricks knows up to "
+            f"{layout.SCHEMA_VERSION}: update bricks, or give another --cache"
+        )
+    for step in range(version + 1, layout.SCHEMA_VERSION + 1):
+        if step not in MIGRATIONS:
+            raise StoreError(
+                f"the cache {label} has schema version {version}, which this bricks "
+                f"(version {layout.SCHEMA_VERSION}) cannot migrate: give another --cache"
+            )
+        MIGRATIONS[step](connection)
+    connection.execute(
+        update(cache_info)
+        .where(cache_info.c.name == "schema_version")
+        .values(value=str(layout.SCHEMA_VERSION))
+    )

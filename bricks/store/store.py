@@ -7,23 +7,28 @@ measured or recomposed.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bricks.closing import Closing
+from bricks.errors import StoreError
 from bricks.store.database import Database
+from bricks.store.database_file import exists
 from bricks.store.layout import LEASE_S
-from bricks.store.location import exists
 from bricks.store.measurements import Measurements
 from bricks.store.plans import CachedPlans
 from bricks.store.systems import Systems
 from bricks.store.views import BUSY_TIMEOUT_S
 
 if TYPE_CHECKING:
+    from bricks.store.audit import Rekey
     from bricks.store.claims import Claims
-    from bricks.store.contents import CacheContents
+    from bricks.store.export import CacheStats
+    from bricks.store.merge import Merged, Mismatch
     from bricks.store.owners import Watch
+    from bricks.store.results_file import Record
 
 
 class Store(Closing):
@@ -52,7 +57,6 @@ class Store(Closing):
     @cached_property
     def contents(self) -> CacheContents:
         """The whole content."""
-        from bricks.store.contents import CacheContents
 
         return CacheContents(self._database, self._watch)
 
@@ -101,3 +105,82 @@ class Store(Closing):
     def close(self) -> None:
         """Close all connections."""
         self._database.close()
+
+
+class CacheContents:
+    """The whole content of a cache; ``watch`` validates claims of other processes."""
+
+    def __init__(self, database: Database, watch: Watch) -> None:
+        self._database = database
+        self._watch = watch
+
+    def stats(self) -> CacheStats:
+        """Counts and size; CacheDamaged if the file is damaged, for the counts may be too low."""
+        from bricks.store.export import stats_of
+
+        self._database.refuse_damage()
+        with self._database.reading() as connection:
+            return stats_of(connection, self._database.label)
+
+    def verify(self, rekey: Rekey | None = None) -> list[str]:
+        """Check the whole cache; returns the problems found, one line each, none if it is sound.
+
+        ``rekey`` recomputes a brick's key, so that its identity is checked too.
+        """
+        from bricks.store.audit import problems
+
+        problems_found: list[str] = []
+        try:
+            with self._database.viewing() as view:
+                problems_found.extend(" ".join(line.split()) for line in problems(view, rekey))
+        except StoreError as exc:
+            if not problems_found:  # else it is what was found already that ends the transaction
+                problems_found.append(str(exc))
+        return problems_found
+
+    def export(
+        self,
+        path: Path,
+        target_keys: Collection[str],
+        *,
+        package: str,
+        keys: Collection[str] | None = None,
+        digits: int | None = None,
+    ) -> int:
+        """Write all settled measurements on the targets into a file; returns the number of records.
+
+        The file also holds the targets' plans and their bricks; or, with ``keys``, neither of them
+        and only the measurements of these keys, for a cache that has the bricks already.
+        ``package`` is the version of the package that writes it. With ``digits``, samples have no
+        more significant digits than these. The same content gives the same bytes. Raises StoreError
+        if the file cannot be written, or a row is damaged.
+        """
+        from bricks.store import export, results_file
+
+        with self._database.reading() as connection:
+            records = export.records(connection, target_keys, keys, digits)
+            return results_file.write(path, records, package=package)
+
+    def merge(self, path: Path, mismatch: Mismatch) -> Merged:
+        """Merge the results that another cache exported into ``path``: all of them, or none.
+
+        ``mismatch`` returns what is wrong with a brick, or None. Raises StoreError for a file that
+        is cut off, was altered, is of a later version, or holds a record that cannot be true.
+        """
+        from bricks.store import results_file
+
+        with results_file.reading(path) as records:
+            return self.merge_records(records, mismatch)
+
+    def merge_records(self, records: Iterable[Record], mismatch: Mismatch) -> Merged:
+        """Merge records in the order of their kinds: all of them, or none.
+
+        Raises ValueError for a record that cannot be true, and else as :meth:`merge`.
+        """
+        from bricks.store import merge
+        from bricks.store.engine import lock_tables
+
+        with self._database.writing() as connection:
+            # Rows that merging looks up and writes later must not be written by others in between.
+            lock_tables(connection, merge.WRITTEN)
+            return merge.merge(connection, records, mismatch, self._watch)

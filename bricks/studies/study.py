@@ -20,7 +20,7 @@ from bricks.errors import BricksError
 if TYPE_CHECKING:
     from bricks.decompose.plan import Brick
     from bricks.graph.model import Model
-    from bricks.measure.rounds import StopRule
+    from bricks.measure.conditions import StopRule
     from bricks.session.workspace import Workspace
     from bricks.system import Target
     from bricks.units.interval import Interval

@@ -14,12 +14,12 @@ from functools import lru_cache
 from typing import Any
 
 from bricks.errors import BackendError
-from bricks.system.accelerator import Accelerator
-from bricks.system.accelerator_state import (
+from bricks.system.accelerator import (
     HARDWARE,
     POWER,
     TEMPERATURE,
     THROTTLES,
+    Accelerator,
     AcceleratorState,
 )
 

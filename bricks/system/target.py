@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from bricks.system.accelerator import ACCELERATOR, Accelerator
-from bricks.system.quota import PERIOD_S, Quota
+from bricks.system.limits import PERIOD_S, Quota
 
 
 def digest_of(facts: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from statistics import NormalDist
 
 # The ends of a 95 % interval in standard deviations of a normal distribution.
@@ -125,3 +126,10 @@ def common_sum(parts: Iterable[Interval]) -> Interval:
 def independent_sum(parts: Sequence[Interval]) -> Interval:
     """The sum of quantities with independent errors, which add up in quadrature."""
     return Interval.deviating(sum((part.value for part in parts), 0.0), parts)
+
+
+End = Callable[[Interval], float]
+
+value_of: End = attrgetter("value")
+low_of: End = attrgetter("low")
+high_of: End = attrgetter("high")

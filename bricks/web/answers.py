@@ -21,7 +21,7 @@ from bricks.report.agreement import agreement_remarks
 from bricks.report.answers.prediction import prediction_answer
 from bricks.report.answers.words import source_text, uncertainty_text
 from bricks.report.tables import peak_size
-from bricks.session import peak_memory
+from bricks.session import whole_models
 from bricks.studies.inference.prediction import ModelPredictions, PredictedModel
 from bricks.studies.inference.settings import Setting, varying
 from bricks.units.facts import facts
@@ -167,7 +167,7 @@ def row_of(workspace: Workspace, of: Answer | NoAnswer, target_name: str) -> Ans
     if isinstance(of, NoAnswer):
         return LackingRow(of.target, target_name, of.reason)
     try:
-        memory = peak_memory.memory_of_plan(workspace, of.plan, target=of.target)
+        memory = whole_models.memory_of_plan(workspace, of.plan, target=of.target)
     except BricksError as error:
         memory = UnknownMemory(of.plan.model, str(error))
     return AnswerRow(of, target_name, memory)

@@ -17,10 +17,9 @@ from systems import copied
 import bricks
 from bricks.analysis import explain as explaining
 from bricks.analysis.explanation import BestImplementation, Part, same_work
-from bricks.measure.peaks import compute_peaks, memory_peaks, peak_bricks
 from bricks.predict.features import extract_features
 from bricks.session import measuring
-from bricks.session.machine_peaks import Level, Peaks
+from bricks.session.machine_peaks import Level, Peaks, compute_peaks, memory_peaks, peak_bricks
 
 QUICK: dict[str, Any] = {"runtime": "fake", "threads": 1, "effort": "quick"}
 PEAKS = Peaks(flops_per_s=100e9, bytes_per_s=10e9, levels=(Level(1 << 15, 10e9),))

@@ -38,7 +38,7 @@ print(json.dumps({"told": told, "left": left}))
 # Kills every worker of those that decompose side by side, as soon as it is there.
 KILLED = """
 import os
-from bricks.measure.conversation import Conversation
+from bricks.measure.supervisor import Conversation
 
 greet = Conversation.greet
 

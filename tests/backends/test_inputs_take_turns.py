@@ -32,8 +32,7 @@ from bricks.graph.model_metadata import SPECIFIED, note, noted_sketches
 from bricks.graph.sketch import COLUMNS, Sketch
 from bricks.graph.synthesis import Pool
 from bricks.graph.view import parse_model
-from bricks.measure.protocol.loading import BindPiece, LoadPiece
-from bricks.measure.protocol.process import BackendSettings
+from bricks.measure.protocol.walking import BackendSettings, BindPiece, LoadPiece
 from bricks.measure.worker.input_turns import turns_of
 from bricks.measure.worker.instruments import WorkerInstruments
 from bricks.measure.worker.loaded_pieces import LoadedPieces

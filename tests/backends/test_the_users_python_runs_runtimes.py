@@ -21,8 +21,7 @@ from bricks.backends.offer import unimportable
 from bricks.backends.users_python import OWN, VARIABLE
 from bricks.errors import BackendError, UsageError
 from bricks.system import environments
-from bricks.system.interpreters import inspected
-from bricks.system.worker_packages import worker_packages
+from bricks.system.worker_packages import inspected, worker_packages
 
 CUDA = "__version__ = '2.11.0+cu130'\ndebug = False\ncuda: Optional[str] = '13.0'\n"
 CPU = "__version__ = '2.13.0+cpu'\ncuda: Optional[str] = None\n"

@@ -13,8 +13,7 @@ from bricks.backends import describe
 from bricks.backends.torch import cxx_compiler
 from bricks.graph.program import call_of
 from bricks.graph.view import parse_model
-from bricks.measure.conditions import Conditions
-from bricks.measure.rounds import StopRule
+from bricks.measure.conditions import Conditions, StopRule
 from bricks.system import environments
 
 QUICK = Conditions(rule=StopRule(precision=0.5, min_rounds=2, max_rounds=3))

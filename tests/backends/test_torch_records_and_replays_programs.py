@@ -23,11 +23,10 @@ from bricks.graph.program import PHASE, Call, call_of
 from bricks.graph.program_phases import BACKWARD, FORWARD, OPTIMIZER
 from bricks.graph.sketch import Sketch
 from bricks.graph.view import parse_model
-from bricks.measure.conditions import Conditions
-from bricks.measure.rounds import StopRule
+from bricks.measure.conditions import Conditions, StopRule
 from bricks.reading.read import read_model
 from bricks.report.latency_page import latency_page
-from bricks.session import peak_memory, whole_models
+from bricks.session import whole_models
 from bricks.studies.inference.result import ComparisonFailure
 from bricks.suite import read_suite, write_suite
 
@@ -296,7 +295,7 @@ def test_the_report_tells_the_phases_apart(bench: Bench) -> None:
 
 
 def test_peak_memory_has_the_parts_of_a_training_step(bench: Bench) -> None:
-    memory = peak_memory.predict_memory(bench.workspace, bench.read(program("adamw")))
+    memory = whole_models.predict_memory(bench.workspace, bench.read(program("adamw")))
     assert isinstance(memory, PeakMemory)
     assert memory.optimizer_bytes > memory.weight_bytes > 0  # two moments
     assert memory.activation_bytes > 0

@@ -13,7 +13,7 @@ from bricks.compose.estimate import Estimate
 from bricks.samples.call_overhead import needed_by
 from bricks.samples.measurement import Measurement, Round
 from bricks.samples.usual_conditions import UsualConditions
-from bricks.session import measuring, predicting, present
+from bricks.session import measuring, predicting
 from bricks.store import Owner, Store
 from bricks.system.host_conditions import KERNELS, HostConditions
 
@@ -21,7 +21,7 @@ from bricks.system.host_conditions import KERNELS, HostConditions
 @pytest.fixture(autouse=True)
 def _no_second(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels are timed once, which the fake runtime varies by little."""
-    monkeypatch.setattr(present, "WATCHED_S", 0.0)
+    monkeypatch.setattr(predicting, "WATCHED_S", 0.0)
 
 
 @pytest.fixture

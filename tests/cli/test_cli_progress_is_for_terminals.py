@@ -9,8 +9,8 @@ from factories import mlp, save
 from terminals import CTRL_C, Shown, plain, shown_here, terminal
 
 from bricks.cli.progress import terminal_progress
-from bricks.measure.progress import Wait
-from bricks.system.processes import process_name
+from bricks.measure.campaign_result import Wait
+from bricks.store.owners import process_name
 
 # Rounds take so long that somebody can watch, or stop, them.
 PACE = "0.004"

@@ -21,8 +21,7 @@ from bricks.cli import completion
 from bricks.graph.program_phases import TRAINING
 from bricks.network.times import MeasuredNetwork, NetworkEstimate, StatedNetwork
 from bricks.report.tables import duration
-from bricks.session.local_networks import loopback_network
-from bricks.session.networks import NetworkRequest
+from bricks.session.networks import NetworkRequest, loopback_network
 from bricks.store import Store
 from bricks.studies.scaling.options import COLLECTIVES, STRATEGIES
 from bricks.studies.scaling.result import CheckedStep
@@ -269,7 +268,7 @@ def test_a_check_without_a_network_measures_the_loopback_once(
         small = replace(wanted, backend="fake", sizes=(1024, 4096))
         return loopback_network(store, small, **how)
 
-    monkeypatch.setattr("bricks.session.local_networks.loopback_network", quick)
+    monkeypatch.setattr("bricks.session.networks.loopback_network", quick)
     words = ("scale", "torch_lstm_training", "--check", 2, "--ranks", 1, "--cache", here.cache)
     done = here.plain(*words, "--no-measure")
     assert (done.status, "--no-measure" in done.complaint) == (2, True)

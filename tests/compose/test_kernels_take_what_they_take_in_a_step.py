@@ -23,8 +23,7 @@ from bricks.decompose.plan import Brick, Plan
 from bricks.graph.form import DOMAIN
 from bricks.graph.tensor import TensorType
 from bricks.samples.measurement import Measurement, Round
-from bricks.system.accelerator import Accelerator
-from bricks.system.accelerator_state import AcceleratorState
+from bricks.system.accelerator import Accelerator, AcceleratorState
 from bricks.units.sample import Kernel, Sample
 
 MIB = 1 << 20

@@ -28,8 +28,7 @@ from bricks.decompose.plan import Decomposition, Plan
 from bricks.graph.graph import Graph
 from bricks.graph.model import Model
 from bricks.graph.topology import used_values
-from bricks.measure.conditions import Conditions
-from bricks.measure.rounds import StopRule
+from bricks.measure.conditions import Conditions, StopRule
 from bricks.samples.call_overhead import PROBES
 
 MODEL = Model("net", Path(), b"", (), "m1-net")

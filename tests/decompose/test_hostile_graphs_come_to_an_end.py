@@ -24,9 +24,9 @@ from bricks.errors import BricksError, WorkerError
 from bricks.graph.subgraphs import hoist
 from bricks.graph.tensor import TensorType
 from bricks.graph.view import graph_of
-from bricks.measure import allowance
-from bricks.measure.defaults import GRAPH_TIMEOUT_S
-from bricks.measure.protocol.loading import UnloadAll
+from bricks.measure.conditions import GRAPH_TIMEOUT_S
+from bricks.measure.protocol import models
+from bricks.measure.protocol.walking import UnloadAll
 from bricks.measure.supervisor import Supervisor, WorkerDied, WorkerSettings
 from bricks.operators import integer_ranges as following
 from bricks.operators.integer_ranges import integer_ranges
@@ -248,7 +248,7 @@ def test_a_loop_without_end_is_ended(
     with Bench(tmp_path / "c", granularity=granularity, threads=1) as bench:
         hostile = bench.read(path)
         with monkeypatch.context() as impatient:
-            impatient.setattr(allowance, "MIN_S", 1.0)
+            impatient.setattr(models, "MIN_S", 1.0)
             with refused(WorkerError, "model", "1 s"):
                 bench.decompose(hostile)
         bench.decompose(bench.read(save(mlp(), tmp_path, "next.onnx")))
@@ -259,7 +259,7 @@ def test_what_work_on_a_graph_may_take_grows_with_the_model() -> None:
         proto = mlp(widths=widths, batch=batch)
         for tensor in proto.graph.initializer:
             tensor.data_location = onnx.TensorProto.EXTERNAL
-        return allowance.allowed_s(proto), allowance.allowed_bytes(proto)
+        return models.allowed_s(proto), models.allowed_bytes(proto)
 
     tiny, deep = allowed(1, 1), allowed(*[1] * 200)
     wide, batched = allowed(1024, 4096, 1024), allowed(1024, 4096, 1024, batch=4096)

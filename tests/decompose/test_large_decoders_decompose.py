@@ -14,8 +14,7 @@ from factories import save
 from bricks import Bench
 from bricks.compose.estimate import IncompleteEstimate
 from bricks.decompose.plan import Decomposition
-from bricks.measure.conditions import Conditions
-from bricks.measure.rounds import StopRule
+from bricks.measure.conditions import Conditions, StopRule
 
 SEVEN_BILLION = Architecture()
 SMALL = Architecture(layers=3, hidden=64, heads=4, inner=96, vocabulary=50, positions=64)

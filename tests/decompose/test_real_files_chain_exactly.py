@@ -17,8 +17,7 @@ from unusual import MODELS, detections
 
 from bricks import Bench
 from bricks.errors import ShapeError
-from bricks.measure.conditions import Conditions
-from bricks.measure.rounds import StopRule
+from bricks.measure.conditions import Conditions, StopRule
 
 # Measured in one round: what is of interest is that it can be.
 ONCE = Conditions(rule=StopRule(min_rounds=1, max_rounds=1, passes=1), exclusive=False)

@@ -15,8 +15,7 @@ from bricks.graph.graph import Graph
 from bricks.graph.program import Call
 from bricks.graph.source import source_graph
 from bricks.graph.tensor import TensorType
-from bricks.measure.conditions import Conditions
-from bricks.measure.rounds import StopRule
+from bricks.measure.conditions import Conditions, StopRule
 from bricks.measure.walk_builder import walk_of
 from bricks.predict.features import extract_features
 from bricks.reading.read import read_model

@@ -11,8 +11,7 @@ from onnx import TensorProto, helper
 from tiers import slow_but
 
 from bricks import Bench
-from bricks.measure.conditions import Conditions
-from bricks.measure.rounds import StopRule
+from bricks.measure.conditions import Conditions, StopRule
 
 X = value("x", [2, 4])
 WEIGHT = constant("w", np.linspace(-1, 1, 16).reshape(4, 4), "FLOAT")

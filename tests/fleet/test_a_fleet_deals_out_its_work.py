@@ -20,8 +20,7 @@ from bricks.fleet import host as on_host
 from bricks.fleet.coordinator import Coordinator, HostStatus
 from bricks.fleet.host import BatchResult
 from bricks.graph.model import Model
-from bricks.measure.conditions import Conditions
-from bricks.measure.rounds import StopRule
+from bricks.measure.conditions import Conditions, StopRule
 from bricks.reading.read import read_model
 from bricks.session import workspace as workspace_module
 from bricks.session.options import Options

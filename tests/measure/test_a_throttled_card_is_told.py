@@ -14,10 +14,9 @@ from bricks import Bench, Conditions, Measurement, StopRule
 from bricks.backends import heating
 from bricks.backends.heating import Heating
 from bricks.report.tables import disturbance
-from bricks.samples.measurement import Round
-from bricks.samples.sampling import Sampling
+from bricks.samples.measurement import Round, Sampling
 from bricks.suite.runner.suite_run import RunSummary
-from bricks.system.accelerator_state import AcceleratorState, joined
+from bricks.system.accelerator import AcceleratorState, joined
 
 ONCE = Conditions(rule=StopRule(min_rounds=1, max_rounds=1, passes=1), exclusive=False)
 FULL, HALF = AcceleratorState(2e9, 300.0), AcceleratorState(1e9, 700.0, ("power",))

@@ -19,7 +19,7 @@ from bricks.measure.further_copies import FurtherCopies
 from bricks.measure.jobs import ModelJob
 from bricks.measure.sampler import Sampler
 from bricks.measure.supervisor import Supervisor, WorkerKilled, WorkerSettings
-from bricks.session.jobs import bricks_job
+from bricks.session.measuring import bricks_job
 from bricks.session.options import Options, runtime_of
 from bricks.session.workspace import Workspace
 from bricks.system import logical_cpus
@@ -134,7 +134,7 @@ def test_a_comparison_names_its_copies(here: Here, tmp_path: Path) -> None:
 def test_the_present_speed_is_that_next_to_copies(
     here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bricks.session.present.WATCHED_S", 0.0)
+    monkeypatch.setattr("bricks.session.predicting.WATCHED_S", 0.0)
     path = save(mlp(), tmp_path, "mlp.onnx")
     assert here("predict", path, "--copies", 2, "--now").status == 0
 

@@ -11,9 +11,9 @@ import torch_environment
 from refusals import refused
 
 from bricks.errors import WorkerError
+from bricks.measure.conditions import StopRule
 from bricks.measure.distributed_steps import measure_steps
 from bricks.measure.ranks import loopback
-from bricks.measure.rounds import StopRule
 from bricks.measure.supervisor import WorkerDied
 
 FEW = StopRule(min_rounds=2, max_rounds=3, passes=1)

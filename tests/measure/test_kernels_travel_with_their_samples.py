@@ -15,8 +15,8 @@ from bricks import Bench, Estimate, Measurement
 from bricks.measure import worker_process
 from bricks.samples.measurement import Round
 from bricks.samples.statistics import median
-from bricks.store.round_records import checked_round, round_of_record, round_record
-from bricks.system.accelerator_state import AcceleratorState
+from bricks.store.records import checked_round, round_of_record, round_record
+from bricks.system.accelerator import AcceleratorState
 from bricks.system.host_conditions import HostConditions
 from bricks.units.sample import Kernel, Sample
 

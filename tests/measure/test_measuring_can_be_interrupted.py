@@ -8,7 +8,7 @@ import pytest
 from commands import Here, chain, ended, gone, rounds, started, until, workers
 from factories import save
 
-from bricks.measure.rounds import StopRule
+from bricks.measure.conditions import StopRule
 
 OPERATORS = ("Relu", "Sigmoid", "Tanh", "Exp")
 PACE = {"BRICKS_FAKE_PACE": "0.05"}

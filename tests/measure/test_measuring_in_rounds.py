@@ -9,16 +9,14 @@ import pytest
 from factories import mlp, save
 
 from bricks import Bench
-from bricks.measure.conditions import Conditions
-from bricks.measure.failed_keys import FailedKeys
-from bricks.measure.importance import Importance, ModelNeeds
-from bricks.measure.preparation_times import PreparationTimes
+from bricks.measure.conditions import Conditions, SamplingGoal, StopRule
+from bricks.measure.jobs import Importance, ModelNeeds
+from bricks.measure.loaded_walks import FailedKeys, PreparationTimes
+from bricks.measure.loop import in_turn
 from bricks.measure.protocol.walking import WalkConditions
-from bricks.measure.rounds import SamplingGoal, StopRule
-from bricks.measure.turns import in_turn
+from bricks.measure.sampler import WalkSamples
+from bricks.measure.task_sampler import WalkSampling
 from bricks.measure.walk import WalkStep
-from bricks.measure.walk_samples import WalkSamples
-from bricks.measure.walk_sampling import WalkSampling
 from bricks.samples.measurement import Measurement, Round
 from bricks.units.sample import Sample
 

@@ -15,9 +15,8 @@ from onnx import TensorProto
 from bricks import Bench, Options
 from bricks.backends.onnxruntime.synthetic_data import SyntheticData
 from bricks.graph.synthesis import Pool
-from bricks.measure.conditions import Conditions
-from bricks.measure.protocol.loading import LoadPieces, MakeRegion, UnloadAll
-from bricks.measure.rounds import StopRule
+from bricks.measure.conditions import Conditions, StopRule
+from bricks.measure.protocol.walking import LoadPieces, MakeRegion, UnloadAll
 from bricks.measure.supervisor import Supervisor, WorkerSettings
 from bricks.studies.inference.result import ComparisonFailure, ModelComparison
 

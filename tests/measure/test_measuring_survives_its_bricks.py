@@ -7,10 +7,9 @@ from factories import model, node, save, value
 from refusals import refused
 
 from bricks.errors import WorkerError
-from bricks.measure.protocol.loading import LoadPiece, LoadPieces
+from bricks.measure.conditions import StopRule
 from bricks.measure.protocol.request import Request
-from bricks.measure.protocol.walking import RunWalk, Walked
-from bricks.measure.rounds import StopRule
+from bricks.measure.protocol.walking import LoadPiece, LoadPieces, RunWalk, Walked
 from bricks.measure.sampler import Sampler
 from bricks.measure.supervisor import WorkerDied, WorkerKilled
 from bricks.measure.walk import single_step

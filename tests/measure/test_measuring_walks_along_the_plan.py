@@ -12,9 +12,9 @@ from bricks import Bench
 from bricks.decompose.occurrence import Occurrence
 from bricks.decompose.plan import Decomposition
 from bricks.graph.tensor import TensorType
+from bricks.measure.sampler import by_key
 from bricks.measure.walk import Walk, WalkStep, isolated, steps_for, without_feedback
 from bricks.measure.walk_builder import WalkOptions, walk_of
-from bricks.measure.walk_samples import by_key
 from bricks.units.sample import Sample
 
 REPEATED = plan([(key, [i], [i + 1]) for i, key in enumerate("abcabdabcd")])

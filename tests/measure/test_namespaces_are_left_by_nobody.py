@@ -14,10 +14,9 @@ from commands import environment, until
 from refusals import refused
 
 from bricks.errors import WorkerError
-from bricks.measure import namespaces as here
-from bricks.measure.namespaces import namespaces, refuse_without_namespaces, remove_stale
-from bricks.measure.protocol.ranks import ReadInterface, TimeCollective
-from bricks.measure.ranks import LocalRanks
+from bricks.measure import ranks as here
+from bricks.measure.protocol.training import ReadInterface, TimeCollective
+from bricks.measure.ranks import LocalRanks, namespaces, refuse_without_namespaces, remove_stale
 from bricks.measure.supervisor import WorkerSettings
 from bricks.system.interface import InterfaceFacts, interface_facts
 
@@ -68,7 +67,7 @@ def test_ranks_communicate_between_namespaces() -> None:
 @needs_namespaces
 def test_namespaces_of_a_killed_process_are_removed_by_the_next(tmp_path: Path) -> None:
     program = (
-        "import time; from bricks.measure.namespaces import namespaces\n"
+        "import time; from bricks.measure.ranks import namespaces\n"
         "with namespaces(2, None): print('made', flush=True); time.sleep(600)"
     )
     process = subprocess.Popen(

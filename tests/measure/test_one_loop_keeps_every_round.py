@@ -11,12 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from store_examples import make_target, measure, open_with_target
 
-from bricks.measure.deadline import Deadline
-from bricks.measure.loop import Loop
-from bricks.measure.turns import ChargedRound, in_turn
+from bricks.measure.conditions import Deadline
+from bricks.measure.loop import ChargedRound, Loop, in_turn
 from bricks.samples.measurement import Failure, Measurement, Round
 from bricks.store import Owner, Store
-from bricks.system.processes import process_name
+from bricks.store.owners import process_name
 
 TARGET = make_target()
 

@@ -17,7 +17,7 @@ from refusals import refused
 from bricks import Bench
 from bricks.errors import WorkerError
 from bricks.measure import timing_lock as locking
-from bricks.system.processes import process_name
+from bricks.store.owners import process_name
 
 # Takes the lock as another user would, so that nobody who really measures on this host is met.
 HOLDER = """

@@ -22,9 +22,9 @@ from bricks.backends.base import NodeEvent, Profiler, capability
 from bricks.backends.fake.backend import CALL_OVERHEAD_S, PROFILING_S, FakeBackend, node_latency_s
 from bricks.backends.onnxruntime.loaded import ProfiledSession
 from bricks.errors import BackendError
-from bricks.measure.worker import profiling
-from bricks.measure.worker.profiling import typical_run
-from bricks.samples.profile import NodeRun, Profile, TypicalRun, profile_of
+from bricks.measure.worker import whole_models as worker_models
+from bricks.measure.worker.whole_models import typical_run
+from bricks.samples.whole_models import NodeRun, Profile, TypicalRun, profile_of
 from bricks.session import whole_models
 
 # No latency is looked at: others may measure meanwhile.
@@ -80,8 +80,8 @@ def test_the_nodes_that_the_runtime_runs_are_the_plans_occurrences(name: str, ra
     ends = [node.end_s for node in found.nodes]
     assert all(end <= node.begin_s for end, node in zip(ends, found.nodes[1:], strict=False))
     assert 0 < found.nodes_s <= ends[-1] <= found.latency_s
-    assert len(found.runs_s) == profiling.RUNS
-    assert sorted(found.runs_s)[profiling.RUNS // 2] == found.latency_s
+    assert len(found.runs_s) == worker_models.RUNS
+    assert sorted(found.runs_s)[worker_models.RUNS // 2] == found.latency_s
 
 
 @pytest.mark.parametrize("proto", [nested_control_flow(), scan()], ids=["loop", "scan"])
@@ -201,7 +201,7 @@ class Runs:
     """A profile whose runs take what they are said to."""
 
     def __init__(self, *latencies_s: float, nodes: int = 1, inner: int = 0) -> None:
-        self._left = [*([9.0] * profiling.WARM_UPS), *latencies_s]
+        self._left = [*([9.0] * worker_models.WARM_UPS), *latencies_s]
         self._kinds = [False] * nodes + [True] * inner
         self.taken: list[float] = []
 
@@ -221,17 +221,17 @@ def test_the_run_in_the_middle_is_the_typical_one() -> None:
     found = typical_run(Runs(*latencies))
     assert found.runs_s == latencies
     assert latencies[found.typical] == 0.5
-    assert found.nodes == (NodeRun(f"run {profiling.WARM_UPS + 3}", "Relu", 0.0, 0.5, 7),)
+    assert found.nodes == (NodeRun(f"run {worker_models.WARM_UPS + 3}", "Relu", 0.0, 0.5, 7),)
 
 
 def test_a_model_that_takes_long_is_run_less_often() -> None:
-    found = typical_run(Runs(*[profiling.ENOUGH_S] * 9))
-    assert len(found.runs_s) == profiling.MIN_RUNS
+    found = typical_run(Runs(*[worker_models.ENOUGH_S] * 9))
+    assert len(found.runs_s) == worker_models.MIN_RUNS
 
 
 def test_of_countless_inner_nodes_some_are_left_out_and_counted() -> None:
-    found = typical_run(Runs(*[0.1] * 9, nodes=2, inner=profiling.MAX_INNER + 5))
-    assert len(found.nodes) == 2 + profiling.MAX_INNER
+    found = typical_run(Runs(*[0.1] * 9, nodes=2, inner=worker_models.MAX_INNER + 5))
+    assert len(found.nodes) == 2 + worker_models.MAX_INNER
     assert found.omitted == 5
 
 

@@ -11,7 +11,7 @@ from bricks.decompose.memory import Allocation, Phase
 from bricks.decompose.plan import Decomposition, Plan
 from bricks.decompose.planned import Planned
 from bricks.graph.tensor import TensorType
-from bricks.measure.allocation_events import EVERY_HANDLE, allocation_events
+from bricks.measure.protocol.walking import EVERY_HANDLE, allocation_events
 from bricks.measure.walk_builder import WalkOptions, walk_of
 
 LARGE = TensorType("FLOAT", (1 << 16,))

@@ -17,7 +17,7 @@ from refusals import refused
 from bricks.errors import WorkerError
 from bricks.measure import worker_process
 from bricks.measure.collectives import CollectiveCampaign, known_collectives
-from bricks.measure.protocol.ranks import TimeCollective
+from bricks.measure.protocol.training import TimeCollective
 from bricks.measure.ranks import LocalRanks, loopback
 from bricks.measure.supervisor import WorkerDied, WorkerSettings
 from bricks.network.collective import Collective

@@ -15,18 +15,19 @@ from bricks.decompose.lowering import Contents, Lowering
 from bricks.graph.containers import ContainerType
 from bricks.graph.sketch import Sketch
 from bricks.graph.tensor import TensorType
-from bricks.measure.protocol.codec import codec_of, message_codec
-from bricks.measure.protocol.graphs import ReadExecuted, TypedGraph
+from bricks.measure.protocol.models import ReadExecuted, TypedGraph
 from bricks.measure.protocol.request import (
+    Handlers,
     Request,
     answer_from_json,
     answer_to_json,
     answer_type,
+    codec_of,
+    message_codec,
     request_from_json,
     request_to_json,
 )
 from bricks.measure.protocol.walking import RunWalk
-from bricks.measure.worker.handlers import Handlers
 from bricks.measure.worker.worker import Worker
 
 HANDLERS: Handlers = Worker(lambda message: None).handlers

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bricks.measure.round_buffer import coalesced
+from bricks.measure.loop import coalesced
 from bricks.samples.measurement import Round
 
 WALKS = st.lists(st.sets(st.sampled_from("abcdef"), min_size=1), max_size=12)

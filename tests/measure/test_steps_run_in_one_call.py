@@ -8,7 +8,7 @@ from typing import Any
 
 from bricks.backends.base import BoundModel, FusedRunner
 from bricks.errors import BackendError
-from bricks.measure.worker.fused_runs import FusedRuns
+from bricks.measure.worker.passes import FusedRuns
 from bricks.units.sample import Sample
 
 

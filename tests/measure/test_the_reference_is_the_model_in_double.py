@@ -11,11 +11,10 @@ from refusals import refused
 
 from bricks.errors import BackendError
 from bricks.graph.reference_values import ReferenceValues
-from bricks.measure.worker.divergence import ValueDeviation, first_divergent, relative_error
 from bricks.measure.worker.double_model import in_double
-from bricks.measure.worker.model_data import ModelData, model_data
-from bricks.measure.worker.reference import write_reference
-from bricks.measure.worker.repeated_runs import Runs, outputs_in
+from bricks.measure.worker.evaluation import ValueDeviation, first_divergent, relative_error
+from bricks.measure.worker.outputs import Runs, outputs_in
+from bricks.measure.worker.reference import ModelData, model_data, write_reference
 from bricks.reading.read import read_model
 
 

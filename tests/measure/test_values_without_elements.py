@@ -11,8 +11,7 @@ from factories import constant, model, node, save, value
 from onnx import helper
 
 from bricks import Bench, Estimate
-from bricks.measure.conditions import Conditions
-from bricks.measure.rounds import StopRule
+from bricks.measure.conditions import Conditions, StopRule
 
 # Measured in one round: what is of interest is that it can be.
 ONCE = Conditions(rule=StopRule(min_rounds=1, max_rounds=1, passes=1), exclusive=False)

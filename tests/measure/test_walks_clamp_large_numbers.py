@@ -15,8 +15,8 @@ import json
 import sys
 import numpy as np
 from factories import model, node, value
-from bricks.measure.protocol.loading import BindPiece, LoadPiece, MakeRegion, UnloadAll
-from bricks.measure.protocol.process import BackendSettings, Hello
+from bricks.measure.protocol.walking import BindPiece, LoadPiece, MakeRegion, UnloadAll
+from bricks.measure.protocol.walking import BackendSettings, Hello
 from bricks.measure.protocol.walking import RunWalk
 from bricks.measure.worker.worker import Worker
 

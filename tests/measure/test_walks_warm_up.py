@@ -11,9 +11,14 @@ from factories import model, node, value
 from bricks.backends.base import Binding
 from bricks.backends.fake.backend import FakeBackend
 from bricks.backends.instruments import Instruments
-from bricks.measure.protocol.loading import BindPiece, LoadPiece, UnloadAll
-from bricks.measure.protocol.process import BackendSettings, Hello
-from bricks.measure.protocol.walking import RunWalk
+from bricks.measure.protocol.walking import (
+    BackendSettings,
+    BindPiece,
+    Hello,
+    LoadPiece,
+    RunWalk,
+    UnloadAll,
+)
 from bricks.measure.worker.worker import Worker
 from bricks.system.host_conditions import KERNELS
 from bricks.units.sample import Sample

@@ -15,8 +15,8 @@ import sys
 import numpy as np
 from factories import constant, model, node, value
 from bricks.graph.model_metadata import SIGNS, note
-from bricks.measure.protocol.loading import BindPiece, LoadPiece, MakeRegion, UnloadAll
-from bricks.measure.protocol.process import BackendSettings, Hello
+from bricks.measure.protocol.walking import BindPiece, LoadPiece, MakeRegion, UnloadAll
+from bricks.measure.protocol.walking import BackendSettings, Hello
 from bricks.measure.protocol.walking import RunWalk
 from bricks.measure.worker.worker import Worker
 

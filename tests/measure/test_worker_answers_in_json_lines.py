@@ -20,13 +20,21 @@ from bricks.backends.fake.backend import FakeBackend
 from bricks.backends.input_values import filled
 from bricks.errors import WorkerError
 from bricks.measure import worker_process
-from bricks.measure.protocol.graphs import ReadExecuted
-from bricks.measure.protocol.loading import BindPiece, LoadPiece, LoadPieces, MakeRegion, UnloadAll
-from bricks.measure.protocol.process import BackendSettings, Hello
+from bricks.measure.protocol.models import ReadExecuted
 from bricks.measure.protocol.request import Request, request_to_json
-from bricks.measure.protocol.walking import RunWalk, Walked
+from bricks.measure.protocol.walking import (
+    BackendSettings,
+    BindPiece,
+    Hello,
+    LoadPiece,
+    LoadPieces,
+    MakeRegion,
+    RunWalk,
+    UnloadAll,
+    Walked,
+)
 from bricks.measure.supervisor import Supervisor, WorkerDied, WorkerKilled, WorkerSettings
-from bricks.measure.worker.cache_evictor import CacheEvictor
+from bricks.measure.worker.instruments import CacheEvictor
 from bricks.measure.worker.worker import Worker
 from bricks.measure.worker_process import WorkerCrashed, worker_command
 from bricks.system.host_conditions import KERNELS

@@ -23,7 +23,7 @@ from bricks.errors import printable
 from bricks.report.trace import trace_text
 from bricks.report.trace_events import BACKSLASH
 from bricks.report.trace_notes import MEASURED, RECOMPOSED, trace_notes
-from bricks.samples.profile import NoProfile, Profile
+from bricks.samples.whole_models import NoProfile, Profile
 
 # No latency is looked at: others may measure meanwhile.
 SHARED = bricks.Conditions(rule=bricks.StopRule(min_rounds=2, max_rounds=2), exclusive=False)

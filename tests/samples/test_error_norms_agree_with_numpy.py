@@ -3,12 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bricks.samples.error_norms import (
-    ErrorNorms,
-    block_maxima,
-    error_norms,
-    heat_map,
-)
+from bricks.samples.evaluation import ErrorNorms, block_maxima, error_norms, heat_map
 from bricks.units.facts import Missing
 
 EXPECTED = np.array([[1.0, -2.0], [3.0, 4.0]])

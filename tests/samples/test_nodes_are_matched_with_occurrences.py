@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from plans import Place, decomposed, plan
 
 from bricks.decompose.plan import Brick, Decomposition, Plan
-from bricks.samples.matching import counterparts, match
+from bricks.samples.whole_models import counterparts, match
 
 
 @dataclass(frozen=True)

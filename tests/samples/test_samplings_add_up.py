@@ -1,4 +1,4 @@
-from bricks.samples.sampling import Sampling, combined
+from bricks.samples.measurement import Sampling, combined
 
 
 def test_samplings_add_up() -> None:

@@ -12,7 +12,7 @@ from store_examples import make_brick, make_decomposition, make_target, open_wit
 from bricks.decompose.plan import Brick
 from bricks.graph.tensor import TensorType
 from bricks.samples.measurement import Measurement, Round
-from bricks.session.host_history import HostHistory, work_of
+from bricks.session.measured_target import HostHistory, work_of
 from bricks.store import Store
 from bricks.system.host_conditions import KERNELS, HostConditions
 

@@ -16,7 +16,7 @@ from bricks.measure.conditions import Conditions
 from bricks.measure.jobs import ModelJob
 from bricks.predict.effort import EFFORTS
 from bricks.predict.predictor import MIN
-from bricks.samples.sampling import combined
+from bricks.samples.measurement import combined
 from bricks.session import adaptive, measuring
 
 

@@ -11,7 +11,7 @@ from bricks import Bench
 from bricks.compose.estimate import Estimate
 from bricks.measure.jobs import ModelJob
 from bricks.session.campaigns import with_runs
-from bricks.session.jobs import bricks_job
+from bricks.session.measuring import bricks_job
 
 NETWORK = "mx_face_landmarks"
 

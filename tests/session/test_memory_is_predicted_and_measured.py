@@ -11,7 +11,7 @@ from refusals import refused
 from tiers import slow_but
 
 from bricks import Bench, MemoryPeaks, PeakMemory, UnknownMemory, WorkerError
-from bricks.session import peak_memory
+from bricks.session import whole_models
 
 MIB = 1 << 20
 
@@ -32,14 +32,14 @@ def heavy(folder: Path, *, name: str = "heavy.onnx") -> Path:
 
 
 def predicted(bench: Bench, path: Path) -> PeakMemory:
-    memory = peak_memory.predict_memory(bench.workspace, bench.read(path))
+    memory = whole_models.predict_memory(bench.workspace, bench.read(path))
     assert isinstance(memory, PeakMemory)
     return memory
 
 
 def test_the_fake_runtime_takes_memory_for_weights_and_values(tmp_path: Path) -> None:
     with Bench(tmp_path / "cache", runtime="fake") as bench:
-        peaks = peak_memory.measure_memory(bench.workspace, bench.read(heavy(tmp_path)))
+        peaks = whole_models.measure_memory(bench.workspace, bench.read(heavy(tmp_path)))
     assert peaks.loading_bytes == pytest.approx(16 * MIB, abs=MIB)
     assert peaks.running_bytes == pytest.approx((16 + 32) * MIB, abs=MIB)
     assert peaks.peak_bytes == peaks.running_bytes
@@ -66,8 +66,8 @@ def test_a_prediction_is_close_to_a_process_that_runs_the_model(name: str, tmp_p
     with Bench(tmp_path / "cache", threads=1) as bench:
         model = bench.read(made[name]() if name in made else name)
         memory, peaks = (
-            peak_memory.predict_memory(bench.workspace, model),
-            peak_memory.measure_memory(bench.workspace, model),
+            whole_models.predict_memory(bench.workspace, model),
+            whole_models.measure_memory(bench.workspace, model),
         )
     assert isinstance(memory, PeakMemory)
     assert memory.unknown == ()
@@ -79,10 +79,10 @@ def test_weights_in_the_models_own_file_take_more_while_they_are_loaded(tmp_path
     with Bench(tmp_path / "cache", threads=1) as bench:
         model = bench.read(heavy(tmp_path))
         beside, inline = (
-            peak_memory.measure_memory(bench.workspace, model, inline=inline)
+            whole_models.measure_memory(bench.workspace, model, inline=inline)
             for inline in (False, True)
         )
-        by_default = peak_memory.measure_memory(bench.workspace, model, keeps_freed=True)
+        by_default = whole_models.measure_memory(bench.workspace, model, keeps_freed=True)
     assert inline.loading_bytes > beside.loading_bytes - MIB
     assert by_default.peak_bytes > beside.peak_bytes - MIB
 
@@ -94,8 +94,8 @@ def test_a_small_decoder_is_predicted_as_it_is_measured(tmp_path: Path) -> None:
     with Bench(tmp_path / "cache", threads=1) as bench:
         model = bench.read(path, shapes=shapes(of, 8, 24))
         memory, peaks = (
-            peak_memory.predict_memory(bench.workspace, model),
-            peak_memory.measure_memory(bench.workspace, model),
+            whole_models.predict_memory(bench.workspace, model),
+            whole_models.measure_memory(bench.workspace, model),
         )
     assert isinstance(memory, PeakMemory)
     assert memory.peak_bytes == pytest.approx(peaks.peak_bytes, rel=0.1)
@@ -104,10 +104,10 @@ def test_a_small_decoder_is_predicted_as_it_is_measured(tmp_path: Path) -> None:
 def test_another_granularity_has_no_prediction_but_the_same_measurement(tmp_path: Path) -> None:
     with Bench(tmp_path / "cache", runtime="fake", granularity="2") as bench:
         model = bench.read(save(mlp(), tmp_path))
-        memory = peak_memory.predict_memory(bench.workspace, model)
+        memory = whole_models.predict_memory(bench.workspace, model)
         assert isinstance(memory, UnknownMemory)
         assert "granularity 2" in memory.reason
-        assert isinstance(peak_memory.measure_memory(bench.workspace, model), MemoryPeaks)
+        assert isinstance(whole_models.measure_memory(bench.workspace, model), MemoryPeaks)
 
 
 def test_a_model_that_does_not_load_is_an_error_of_one_line(tmp_path: Path) -> None:
@@ -116,4 +116,4 @@ def test_a_model_that_does_not_load_is_an_error_of_one_line(tmp_path: Path) -> N
     with Bench(tmp_path / "cache", threads=1) as bench:
         read = bench.read(save(proto, tmp_path))
         with refused(WorkerError, "model", "NoSuchOperator"):
-            peak_memory.measure_memory(bench.workspace, read)
+            whole_models.measure_memory(bench.workspace, read)

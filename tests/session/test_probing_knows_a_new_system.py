@@ -16,7 +16,7 @@ from bricks.predict.defaults import MIN
 from bricks.predict.features import CONVOLUTION, BrickFeatures
 from bricks.predict.predictor import learn
 from bricks.predict.transfer import SourceTarget, ZeroShotTransfer, expected_s, learn_transfer
-from bricks.session.source_targets import kernel_features
+from bricks.session.latency_model import kernel_features
 from bricks.system.host_conditions import KERNELS, HostConditions
 
 BRICKS = mixture()

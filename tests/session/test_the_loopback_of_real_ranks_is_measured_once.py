@@ -12,9 +12,12 @@ from bricks import UsageError
 from bricks.measure.ranks import LocalRanks
 from bricks.network.collective import Collective
 from bricks.network.times import MeasuredNetwork
-from bricks.session.known_networks import measured_networks
-from bricks.session.local_networks import loopback_network, measure_locally
-from bricks.session.networks import NetworkRequest
+from bricks.session.networks import (
+    NetworkRequest,
+    loopback_network,
+    measure_locally,
+    measured_networks,
+)
 from bricks.store import Store
 
 SIZES = (1024, 4096)

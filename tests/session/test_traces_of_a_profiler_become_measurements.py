@@ -25,8 +25,7 @@ from bricks.graph.program_phases import BACKWARD, FORWARD, INFERENCE, OPTIMIZER,
 from bricks.graph.view import graph_of
 from bricks.samples.call_overhead import ALL_PROBES, PHASE_PROBES
 from bricks.samples.measurement import Measurement
-from bricks.session.trace_import import ImportedTrace, TraceImport, trace_offer
-from bricks.session.trace_target import TracedHost
+from bricks.session.trace_import import ImportedTrace, TracedHost, TraceImport, trace_offer
 from bricks.store import Store
 from bricks.units.sample import Kernel
 

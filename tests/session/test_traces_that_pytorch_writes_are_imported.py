@@ -14,11 +14,11 @@ from bricks.compose.estimate import Estimate
 from bricks.errors import StoreError
 from bricks.session.trace_import import (
     ImportedTrace,
+    TracedHost,
     TraceImport,
     decomposed_on,
     trace_offer,
 )
-from bricks.session.trace_target import TracedHost
 
 pytestmark = pytest.mark.slow
 

@@ -15,9 +15,8 @@ from plans import plan
 from store_examples import make_target, measure, open_with_target
 
 from bricks.decompose.plan import Brick, Decomposition
-from bricks.measure.campaign_result import CampaignResult
+from bricks.measure.campaign_result import CampaignResult, Progress
 from bricks.measure.jobs import ModelJob
-from bricks.measure.progress import Progress
 from bricks.predict.effort import EFFORTS
 from bricks.predict.features import extract_features
 from bricks.session import adaptive

@@ -15,7 +15,7 @@ from store_examples import make_decomposition, make_target, open_with_target
 import bricks
 from bricks.errors import CacheDamaged
 from bricks.session import adaptive
-from bricks.store import Store, audit, database, integrity
+from bricks.store import Store, audit, database, database_file
 
 OPERATORS = (
     "Relu", "Sigmoid", "Tanh", "Exp", "Neg", "Abs", "Sqrt", "Erf", "Floor", "Ceil", "Sin", "Cos",
@@ -27,7 +27,7 @@ OPERATORS = (
 def checks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The checks of a whole file that SQLite is asked for."""
     asked: list[str] = []
-    problems = integrity.integrity_problems
+    problems = database_file.integrity_problems
 
     def noted(view: Any) -> Iterator[str]:
         asked.append("integrity_check")

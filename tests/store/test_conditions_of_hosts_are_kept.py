@@ -20,7 +20,7 @@ from bricks.errors import CacheDamaged
 from bricks.samples.measurement import Measurement, Round
 from bricks.store import SCHEMA_VERSION, Owner, Store
 from bricks.store.engine import locate
-from bricks.system.accelerator_state import AcceleratorState
+from bricks.system.accelerator import AcceleratorState
 from bricks.system.host_conditions import KERNELS, HostConditions
 
 TARGET = make_target()

@@ -26,7 +26,7 @@ from bricks.predict import learned_file
 from bricks.predict.features import extract_features
 from bricks.report.answers.words import source_text
 from bricks.samples.measurement import Measurement
-from bricks.session import source_targets
+from bricks.session import latency_model
 from bricks.session.defaults import GRANULARITY
 from bricks.session.device_latencies import device_latencies
 from bricks.session.latencies import Latencies
@@ -419,9 +419,9 @@ def test_a_host_without_measurements_borrows_those_of_others_with_a_wide_interva
 def test_a_second_of_reference_kernels_narrows_what_is_borrowed(
     here: Here, well_known: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    convolution = source_targets.kernel_features()["convolution"]  # the kernel that the other knows
+    convolution = latency_model.kernel_features()["convolution"]  # the kernel that the other knows
     every = dict.fromkeys(("convolution", "product", "stream"), convolution)
-    monkeypatch.setattr(source_targets, "kernel_features", lambda: every)
+    monkeypatch.setattr(latency_model, "kernel_features", lambda: every)
     monkeypatch.setenv("BRICKS_PUBLISHED", str(well_known))
     words = ("predict", "squeezenet", "--threads", 1, "--no-measure", "--json")
     (plain,) = here(*words).json["models"]

@@ -13,7 +13,7 @@ from store_examples import make_decomposition, make_target, measure, open_with_t
 
 from bricks.errors import CacheDamaged, CacheLocked, DiskFull, StoreError
 from bricks.samples.measurement import Measurement, Round
-from bricks.store import SCHEMA_VERSION, Owner, Store, engine, layout, migrations
+from bricks.store import SCHEMA_VERSION, Owner, Store, engine, layout, schema
 from bricks.store.database import Database
 from bricks.store.layout import LEASE_S
 from bricks.store.views import BUSY_TIMEOUT_S
@@ -73,7 +73,7 @@ def test_an_older_schema_is_migrated_step_by_step(
 ) -> None:
     old_cache(tmp_path)
     monkeypatch.setattr(layout, "SCHEMA_VERSION", NEXT + 1)
-    monkeypatch.setattr(migrations, "MIGRATIONS", {NEXT + 1: copy_note, NEXT: add_note})
+    monkeypatch.setattr(schema, "MIGRATIONS", {NEXT + 1: copy_note, NEXT: add_note})
     for _ in range(2):  # the second time there is nothing left to do
         with Store.open(tmp_path) as store:
             assert store.systems.targets() == [TARGET]
@@ -87,7 +87,7 @@ def test_a_migration_that_fails_leaves_the_old_cache(
     old_cache(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(layout, "SCHEMA_VERSION", NEXT + 1)
-        patch.setattr(migrations, "MIGRATIONS", {NEXT: add_note, NEXT + 1: add_note})
+        patch.setattr(schema, "MIGRATIONS", {NEXT: add_note, NEXT + 1: add_note})
         with refused(StoreError, tmp_path / "bricks.sqlite", "note"):
             Store.open(tmp_path)
     with refused(sqlite3.OperationalError, "note"):

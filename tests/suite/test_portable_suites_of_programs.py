@@ -16,7 +16,7 @@ from bricks.samples.call_overhead import DEVICE_PROBES
 from bricks.samples.measurement import Measurement
 from bricks.store import Store
 from bricks.suite.portable import RunResults
-from bricks.system.accelerator_state import AcceleratorState
+from bricks.system.accelerator import AcceleratorState
 
 SUPPORT = ROOT / "tests" / "support"
 PATIENCE_S = 300

@@ -42,11 +42,11 @@ IMPORTED = (
     "bricks.cli.measure",
     "bricks.cli.predict",
     "bricks.cli.systems",
-    "bricks.measure.worker.loop",
+    "bricks.measure.worker.worker",
     "bricks.api.bench",
 )
 
-WORKER = "bricks.measure.worker.loop:main"
+WORKER = "bricks.measure.worker.worker:main"
 
 _MESSAGE_BYTES = 1 << 20
 _FREE_FDS = 200  # open files of a request are moved up here before they get their numbers

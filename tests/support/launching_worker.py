@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bricks.backends.fake.backend import FakeBoundModel
-from bricks.measure.worker import loop
+from bricks.measure.worker import worker
 from bricks.units.sample import Kernel, Sample
 
 # Seconds of the second kernel; the first takes half as long as the host.
@@ -19,4 +19,4 @@ def main() -> None:
         return Sample(host_s, (Kernel("compute", host_s / 2), Kernel("copy", COPY_S)))
 
     FakeBoundModel.sample = launching  # type: ignore[method-assign]
-    loop.main()
+    worker.main()

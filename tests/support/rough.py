@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from bricks import Conditions, StopRule
-from bricks.measure import campaign, rounds
-from bricks.measure.defaults import PRECISION
+from bricks.measure import campaign, conditions
+from bricks.measure.conditions import PRECISION
 
 ROUGH = Conditions(rule=StopRule(precision=0.5))
 
@@ -37,5 +37,5 @@ def measuring_roughly() -> Iterator[None]:
         return StopRule(precision=0.5 if precision == PRECISION else precision, **fields)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rounds, "StopRule", rule)
+        patch.setattr(conditions, "StopRule", rule)
         yield

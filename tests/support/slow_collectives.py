@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bricks.backends.fake.backend import FakeCollectives
-from bricks.measure.worker import loop
+from bricks.measure.worker import worker
 
 
 def main() -> None:
@@ -23,4 +23,4 @@ def main() -> None:
         return original(*arguments)
 
     FakeCollectives.time = slow  # type: ignore[method-assign]
-    loop.main()
+    worker.main()

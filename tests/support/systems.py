@@ -13,9 +13,9 @@ from commands import Here
 
 import bricks.session.workspace
 from bricks import Bench
-from bricks.measure.peaks import peak_bricks
 from bricks.samples.call_overhead import LONG, PROBES, SHORT
 from bricks.samples.measurement import Round
+from bricks.session.machine_peaks import peak_bricks
 from bricks.store import Owner
 from bricks.system import System
 

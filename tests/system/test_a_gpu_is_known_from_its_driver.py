@@ -10,8 +10,7 @@ from refusals import refused
 
 from bricks.errors import BackendError
 from bricks.system import fingerprint
-from bricks.system.accelerator import Accelerator
-from bricks.system.accelerator_state import AcceleratorState
+from bricks.system.accelerator import Accelerator, AcceleratorState
 from bricks.system.nvidia import NvidiaDriver
 
 NAME, ADDRESS = b"NVIDIA H100 80GB HBM3", b"0000:19:00.0"

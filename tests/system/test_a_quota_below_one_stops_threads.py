@@ -13,13 +13,13 @@ from bricks.compose.queueing.run import RunLatency
 from bricks.errors import UsageError
 from bricks.measure.worker import passes
 from bricks.report.throttling import quota_remarks
-from bricks.session.crowding import refuse_crowding
+from bricks.session.defaults import refuse_crowding
 from bricks.studies.serving.outcome import scenario_of
 from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad, Serving
 from bricks.studies.serving.service import BatchLatency, ServiceTimes, most_instances
 from bricks.studies.serving.service import refuse_crowding as refuse_instances
 from bricks.system import Runtime, System, Target
-from bricks.system.quota import Quota, ThrottledClock
+from bricks.system.limits import Quota, ThrottledClock
 from bricks.units.interval import Interval
 from bricks.units.sample import Sample
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bricks.report.tables import disturbance
-from bricks.samples.sampling import Sampling
+from bricks.samples.measurement import Sampling
 from bricks.system import ForeignLoad, ProcessorWait
 from bricks.system import load as module
 

@@ -22,8 +22,7 @@ from bricks.backends.fake.backend import (
     kernels_s,
 )
 from bricks.backends.kernel_timing import KernelTimer, launch_cost
-from bricks.system.accelerator import Accelerator
-from bricks.system.accelerator_state import AcceleratorState
+from bricks.system.accelerator import Accelerator, AcceleratorState
 from bricks.units.sample import Kernel, Sample
 
 if TYPE_CHECKING:

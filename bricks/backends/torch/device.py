@@ -34,7 +34,7 @@ from bricks.system.accelerator import CPU, CUDA
 from bricks.system.nvidia import nvidia_state
 
 if TYPE_CHECKING:
-    from bricks.system.accelerator_state import AcceleratorState
+    from bricks.system.accelerator import AcceleratorState
     from bricks.units.sample import Kernel
 
 _PAGE_BYTES = 4096

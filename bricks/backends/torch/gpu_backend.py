@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from bricks.backends.base import BindableModel, ExecutedGraph
     from bricks.backends.torch.device import CudaDevice
-    from bricks.system.accelerator_state import AcceleratorState
+    from bricks.system.accelerator import AcceleratorState
     from bricks.units.sample import Kernel
 
 # The domain of calls of a library for processors.

@@ -31,7 +31,7 @@ from bricks.compose.recomposition_error import OTHER_HOST_CALLS_SHARE
 from bricks.compose.uncertainty import ErrorSource, Uncertainty
 from bricks.graph.form import operator_title
 from bricks.samples.measurement import Measurement
-from bricks.system.accelerator_state import AcceleratorState, joined
+from bricks.system.accelerator import AcceleratorState, joined
 from bricks.units.interval import Interval
 from bricks.units.sample import Kernel
 

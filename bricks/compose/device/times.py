@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from bricks.system.accelerator_state import AcceleratorState
+    from bricks.system.accelerator import AcceleratorState
     from bricks.units.interval import Interval
 
 # Origins of the costs of launching.

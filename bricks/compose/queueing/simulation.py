@@ -17,7 +17,7 @@ import numpy as np
 
 from bricks.compose.queueing.arrivals import Queue
 from bricks.compose.queueing.idle import NO_IDLE_PENALTY, IdleModel
-from bricks.system.quota import Quota, ThrottledClock
+from bricks.system.limits import Quota, ThrottledClock
 
 # Seconds that the network adds to each of a number of answers: shape (answers,).
 TransportSeconds = Callable[[int], np.ndarray]

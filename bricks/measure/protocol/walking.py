@@ -2,13 +2,114 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from bricks.measure.allocation_events import AllocationEvent
 from bricks.measure.protocol.request import Request
-from bricks.system.accelerator_state import AcceleratorState
+from bricks.system.accelerator import CPU, AcceleratorState
 from bricks.system.host_conditions import HostConditions
 from bricks.units.sample import Sample
+
+if TYPE_CHECKING:
+    from bricks.decompose.memory import Allocation
+
+
+@dataclass(frozen=True, slots=True)
+class MakeRegion(Request[None]):
+    """Make the region of ``size_bytes`` that all steps of a walk share.
+
+    Walks read at most ``eviction_bytes`` to evict the caches. Steps use only the parts ``used``,
+    each with its offset and bytes; None: the whole region.
+    """
+
+    size_bytes: int
+    eviction_bytes: int = 0
+    used: tuple[tuple[int, int], ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPiece(Request[None]):
+    """Load a model under a name; see :class:`bricks.measure.walk.Load` for the other fields."""
+
+    name: str
+    key: str
+    model: bytes
+    optimize: bool
+    streams: tuple[int, ...] = ()
+    folder: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPieces(Request[tuple[float, ...]]):
+    """Load several pieces at once; the answer has the seconds of loading each.
+
+    Each piece is announced when it is loaded.
+    """
+
+    pieces: tuple[LoadPiece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BindPiece(Request[None]):
+    """Bind the inputs and outputs of a loaded ``piece``, so that it is a ``step`` that can run.
+
+    Inputs and outputs are offsets in bytes into the region, or None for memory of their own. A
+    ``repeated`` step runs once untimed right before each sample.
+    """
+
+    step: str
+    piece: str
+    inputs: tuple[int | None, ...]
+    outputs: tuple[int | None, ...]
+    repeated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UnloadAll(Request[None]):
+    """Unload all pieces, and return their memory to the system."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackendSettings:
+    """Settings with which a worker makes its backend.
+
+    ``memory_bytes`` limits the data of the process; None: no limit. ``workers`` is how many nodes
+    of a model run at the same time. ``timing`` is whether latencies are measured. ``device`` runs
+    the models: ``cpu`` or ``cuda``. With ``repeat_inputs``, all runs have the same inputs.
+    """
+
+    backend: str
+    threads: int
+    seed: int
+    memory_bytes: int | None = None
+    workers: int = 1
+    timing: bool = True
+    optimization: str = "all"
+    device: str = CPU
+    repeat_inputs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Hello(Request[int]):
+    """The first request: make the backend. The answer is the process's number.
+
+    ``location`` is where the runtime's offer is (:func:`bricks.backends.location`); empty where
+    packages are installed.
+    """
+
+    settings: BackendSettings
+    location: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LimitMemory(Request[int | None]):
+    """Limit the data of the process to ``memory_bytes``; None: no limit.
+
+    The answer is the bytes of data that it has now; None where the system does not report them.
+    """
+
+    memory_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,3 +183,38 @@ class TimeKernels(Request[tuple[HostConditions, ...]]):
     """Time the reference kernels again and again for so many ``seconds``, once at least."""
 
     seconds: float = 0.0
+
+
+# The handle that stands for all handles.
+EVERY_HANDLE = -1
+
+# A tensor handle and the bytes to allocate for it; 0: free its tensor.
+AllocationEvent = tuple[int, int]
+
+
+def allocation_events(
+    positions: Sequence[int], allocations: Sequence[Allocation], length: int
+) -> list[list[AllocationEvent]]:
+    """Allocations and frees before allocation step of a pass, and after the last step.
+
+    ``positions`` are the steps' positions in a plan of ``length`` occurrences. After the last step,
+    all tensors are freed.
+    """
+    run = set(positions)
+    made: dict[int, list[AllocationEvent]] = {}
+    freed: dict[int, list[AllocationEvent]] = {}
+    for allocation in allocations:
+        if allocation.size_bytes and allocation.made not in run:
+            made.setdefault(allocation.made, []).append((allocation.slot, allocation.size_bytes))
+        if allocation.freed is not None:
+            freed.setdefault(allocation.freed, []).append((allocation.slot, 0))
+    events, at = [], 0
+    for position in (*positions, length):
+        between: list[AllocationEvent] = []
+        for passed in range(at, position):
+            between += made.get(passed, ())
+            between += freed.get(passed, ())
+        events.append(between)
+        at = position
+    events[-1].append((EVERY_HANDLE, 0))
+    return events

@@ -15,7 +15,7 @@ if sys.version_info < _COMPLETE:  # before any other module of the package
 
     older_python.install()
 
-from bricks.measure.protocol.pipe import PACKAGES  # noqa: E402
+from bricks.measure.protocol import PACKAGES  # noqa: E402
 
 # Before anything else is imported, and last on the path: what the Python has itself comes first.
 # Processes that a program starts inherit the variable, and may import this package too.

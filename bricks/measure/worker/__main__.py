@@ -1,5 +1,5 @@
 """Starts the child process: ``python -m bricks.measure.worker``."""
 
-from bricks.measure.worker.loop import main
+from bricks.measure.worker.worker import main
 
 main()

@@ -11,9 +11,9 @@ import onnx
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 from bricks.errors import BackendError
+from bricks.graph.graph import Graph
 from bricks.graph.payload import is_referenced
-from bricks.graph.topology import all_nodes, label, used_values
-from bricks.measure.worker.random_values import RANDOM_OPERATORS
+from bricks.graph.topology import all_nodes, inner_nodes, label, used_values
 
 # The domain of operators that stand in place of earlier versions of the evaluator's own; see
 # ``reference_operators``.
@@ -151,3 +151,31 @@ def _wide_type(number: int, what: str) -> int:
         dtype = TensorProto.DataType.Name(number)
         raise BackendError(f"{what} is of type {dtype}, which the reference does not widen")
     return number
+
+
+# Operators whose outputs differ in each run.
+RANDOM_OPERATORS = frozenset(
+    (
+        "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli",
+        "Multinomial",
+    )
+)  # fmt: skip
+
+
+def random_values(graph: Graph) -> set[str]:
+    """The names of values that differ in each run: random numbers, and values that read them."""
+    random: set[str] = set()
+    for node in graph.nodes:
+        operators = {inner.op_type for inner in (node, *inner_nodes(node))}
+        if operators & RANDOM_OPERATORS or random.intersection(used_values(node)):
+            random.update(name for name in node.output if name)
+    return random
+
+
+def read_by_random(graph: Graph, random: set[str]) -> list[str]:
+    """Names of computed, not random values that are read by nodes with random outputs."""
+    read = (
+        n for node in graph.nodes if random.intersection(node.output) for n in used_values(node)
+    )
+    made = {name for node in graph.nodes for name in node.output} - random
+    return [name for name in dict.fromkeys(read) if name in made]

@@ -5,37 +5,46 @@ Must not know which pieces a worker has loaded, nor which results are acceptable
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import onnx
 
 from bricks.backends.base import Evaluator
-from bricks.backends.programs import DoublePrecision, Recorder
+from bricks.backends.programs import DoublePrecision, DoubleStep, Recorder
 from bricks.decompose.plan import Plan
-from bricks.errors import WorkerError
+from bricks.errors import BackendError, BricksError, WorkerError
 from bricks.graph.form import ModelForm, form_of
 from bricks.graph.model import Model
 from bricks.graph.reference_values import ReferenceValues
+from bricks.graph.topology import label
 from bricks.graph.view import graph_of, parse_model
-from bricks.measure.protocol.evaluation import (
+from bricks.measure.protocol.models import (
     EvaluateModel,
     VerifyModel,
     WriteReference,
     WrittenReference,
 )
-from bricks.measure.worker.accuracy import (
-    evaluate_counterpart,
-    evaluate_model,
-    evaluate_program,
-)
-from bricks.measure.worker.chaining import Bricks
-from bricks.measure.worker.model_data import model_data
-from bricks.measure.worker.reference import write_reference
+from bricks.measure.worker.outputs import TOLERANCE, Arrays, Runs
+from bricks.measure.worker.reference import model_data, write_reference
 from bricks.measure.worker.runtime import WorkerRuntime
-from bricks.measure.worker.verify import verify_model, verify_program
-from bricks.samples.evaluation import Evaluation
-from bricks.samples.verification import Verification
+from bricks.measure.worker.verify import Bricks, verify_model, verify_program
+from bricks.samples.evaluation import (
+    Cells,
+    DirectionalDerivative,
+    Divergence,
+    DivergentNode,
+    Evaluation,
+    Verification,
+    block_maxima,
+    cells_of,
+    compared_output,
+    error_norms,
+)
+from bricks.units.facts import Missing
 
 
 class EvaluationRequests:
@@ -114,3 +123,180 @@ def _model(request: VerifyModel | WriteReference) -> Model:
     graph = graph_of(parse_model(request.model))
     inputs = tuple((name, graph.types[name]) for name in graph.inputs)
     return Model(request.name, Path(request.folder), request.model, inputs, "")
+
+
+def divergence_of(
+    nodes: Sequence[onnx.NodeProto], expected: Arrays, actual: Arrays, tolerance: float | None
+) -> Divergence:
+    """Compare ``actual`` values with ``expected`` ones; the first of ``nodes`` that diverges."""
+    errors = {
+        name: relative_error(expected[name], value, tolerance)
+        for name, value in actual.items()
+        if name in expected
+    }
+    beyond = sum(error.beyond for error in errors.values())
+    first = first_divergent(nodes, errors)
+    if first is None:
+        return Divergence(len(errors), beyond, None)
+    node, value = first
+    error = errors[value]
+    divergent = DivergentNode(label(node), node.op_type, value, error.relative, error.reason)
+    return Divergence(len(errors), beyond, divergent)
+
+
+@dataclass(frozen=True, slots=True)
+class ValueDeviation:
+    """The deviation of a value from its reference; ``beyond`` if it exceeds the tolerance.
+
+    ``relative`` is the greatest difference over the greatest magnitude; None with a ``reason``.
+    """
+
+    beyond: bool
+    relative: float | None
+    reason: str | None = None
+
+
+def relative_error(
+    expected: np.ndarray, actual: np.ndarray, tolerance: float | None = None
+) -> ValueDeviation:
+    """The deviation of a value; ``tolerance`` None is :data:`TOLERANCE` of its type."""
+    norms = error_norms(expected, actual)
+    if isinstance(norms, Missing):
+        return ValueDeviation(True, None, norms.reason)
+    allowed = TOLERANCE.get(actual.dtype.name, 0.0) if tolerance is None else tolerance
+    if norms.linf_relative is None:  # the reference is zero
+        return ValueDeviation(norms.linf > allowed, None, None)
+    return ValueDeviation(norms.linf_relative > allowed, norms.linf_relative)
+
+
+def first_divergent(
+    nodes: Sequence[onnx.NodeProto], errors: Mapping[str, ValueDeviation]
+) -> tuple[onnx.NodeProto, str] | None:
+    """The first node with an output beyond tolerance and no such input, and the output's name.
+
+    ``nodes`` are in topological order. Inputs without an error (weights, and inputs of the model)
+    are the same on both sides.
+    """
+    for node in nodes:
+        if any(name in errors and errors[name].beyond for name in node.input):
+            continue
+        for name in node.output:
+            if name in errors and errors[name].beyond:
+                return node, name
+    return None
+
+
+def evaluate_model(
+    backend: Evaluator,
+    proto: onnx.ModelProto,
+    reference: ReferenceValues,
+    *,
+    repeats: int,
+    tolerance: float | None = None,
+    outputs: Path | None = None,
+) -> Evaluation:
+    """Run a model ``repeats`` times on ``backend``, and compare its outputs with ``reference``.
+
+    ``outputs`` is a file (.npz) for the outputs of the first run. If the reference has the values
+    of all nodes, the first node that diverges from it is searched for, by ``tolerance``, or by
+    ``output_difference.TOLERANCE`` of a value's type.
+    """
+    names = [info.name for info in proto.graph.output]
+    runs = Runs()
+    for _ in range(repeats):
+        tensors = backend.evaluate(proto, reference.weights, reference.inputs, optimize=True)
+        runs.add(dict(zip(names, map(_tensor, names, tensors), strict=True)))
+    evaluation = _evaluation(runs, reference.values)
+    if outputs is not None:
+        runs.save(outputs)
+    further = [name for name in reference.values if name not in names]
+    if not further:
+        return evaluation
+    try:
+        actual = _values(backend, proto, reference, further)
+    except (BackendError, WorkerError) as error:
+        reason = f"its values cannot be read one by one: {error}"
+        return replace(evaluation, divergence_reason=reason)
+    divergence = divergence_of(proto.graph.node, reference.values, actual, tolerance)
+    return replace(evaluation, divergence=divergence)
+
+
+def evaluate_counterpart(
+    backend: DoublePrecision,
+    proto: onnx.ModelProto,
+    reference: ReferenceValues,
+    names: Sequence[str],
+    *,
+    repeats: int,
+    outputs: Path | None = None,
+) -> Evaluation:
+    """As :func:`evaluate_model`, for a recorded program that computes the same as an ONNX model.
+
+    ``names`` are the names of the model's outputs, in the order of the program's outputs.
+    """
+    step = backend.in_double(proto)
+    runs = Runs()
+    for _ in range(repeats):
+        runs.add(dict(zip(names, step.run().values(), strict=True)))
+    if outputs is not None:
+        runs.save(outputs)
+    return _evaluation(runs, reference.values)
+
+
+def evaluate_program(
+    backend: DoublePrecision, proto: onnx.ModelProto, *, repeats: int, gradients: bool
+) -> Evaluation:
+    """As :func:`evaluate_model`, for a recorded program; its reference is its step in double.
+
+    With ``gradients``, gradients of the program in double are compared with finite differences.
+    """
+    step = backend.in_double(proto)
+    runs = Runs()
+    for _ in range(repeats):
+        runs.add(step.run())
+    try:
+        evaluation = _evaluation(runs, step.reference())
+    except BricksError as error:
+        evaluation = replace(_evaluation(runs, {}), reference_reason=str(error))
+    return _with_derivatives(evaluation, step) if gradients else evaluation
+
+
+def _with_derivatives(evaluation: Evaluation, step: DoubleStep) -> Evaluation:
+    try:
+        derivatives = tuple(DirectionalDerivative(**facts) for facts in step.gradients())
+    except BricksError as error:
+        return replace(evaluation, derivatives_reason=str(error))
+    return replace(evaluation, derivatives=derivatives)
+
+
+def _evaluation(runs: Runs, expected: Arrays) -> Evaluation:
+    outputs = tuple(
+        compared_output(name, expected.get(name), actual, _variances(runs, name))
+        for name, actual in runs.first.items()
+    )
+    return Evaluation(outputs, runs.count, runs.distinct, runs.max_variance)
+
+
+def _variances(runs: Runs, name: str) -> Cells:
+    """The greatest variances of an output; empty where all runs are equal."""
+    variance = runs.variance(name) if runs.distinct > 1 else None
+    return () if variance is None else cells_of(block_maxima(variance))
+
+
+def _values(
+    backend: Evaluator, proto: onnx.ModelProto, reference: ReferenceValues, further: Sequence[str]
+) -> dict[str, np.ndarray]:
+    """The outputs and the values called ``further`` in a run; only tensors among them."""
+    exposed = onnx.ModelProto()
+    exposed.CopyFrom(proto)
+    exposed.graph.output.extend(onnx.ValueInfoProto(name=name) for name in further)
+    names = [info.name for info in exposed.graph.output]
+    computed = backend.evaluate(exposed, reference.weights, reference.inputs, optimize=True)
+    pairs = zip(names, computed, strict=True)
+    return {name: value for name, value in pairs if isinstance(value, np.ndarray)}
+
+
+def _tensor(name: str, value: Any) -> np.ndarray:
+    if not isinstance(value, np.ndarray):
+        raise BackendError(f"output {name!r} is no tensor: nothing can be compared")
+    return value

@@ -14,8 +14,8 @@ import os
 import signal
 from contextlib import suppress
 
-from bricks.measure.protocol.pipe import LIFELINE
-from bricks.measure.worker.loop import main
+from bricks.measure.protocol import LIFELINE
+from bricks.measure.worker.worker import main
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 

@@ -17,8 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from bricks.errors import WorkerError
+from bricks.measure.protocol.request import Announce
 from bricks.measure.protocol.serving import ServedBatch
-from bricks.measure.worker.handlers import Announce
 from bricks.units.sample import Sample
 
 # The number of a sample on the socket.

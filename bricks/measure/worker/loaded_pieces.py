@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import onnx
 
 from bricks.backends.base import Backend, BindableModel, Binding, BoundModel, RotatingInputs
@@ -18,11 +19,10 @@ from bricks.graph.loops import with_noted_iterations
 from bricks.graph.topology import all_nodes
 from bricks.graph.view import parse_model
 from bricks.graph.weights import with_own_weights
-from bricks.measure.protocol.loading import BindPiece, LoadPiece
+from bricks.measure.protocol.walking import BindPiece, LoadPiece
 from bricks.measure.worker.input_turns import turns_of
 from bricks.measure.worker.instruments import WorkerInstruments
-from bricks.measure.worker.region import ActivationRegion
-from bricks.measure.worker.runtime import WorkerRuntime
+from bricks.measure.worker.runtime import ALIGNMENT_BYTES, WorkerRuntime, aligned
 from bricks.operators.dependence import data_decides
 from bricks.operators.rotated_inputs import rotated_inputs
 from bricks.units.sample import Sample
@@ -131,3 +131,34 @@ class LoadedPieces:
 def _sign_sensitive(backend: Backend, proto: onnx.ModelProto) -> bool:
     operators = {node.op_type for node in all_nodes(proto.graph)}
     return any(map(backend.sign_sensitive, operators))
+
+
+class ActivationRegion:
+    """The region; empty until :meth:`resize`."""
+
+    def __init__(self) -> None:
+        self._memory = np.zeros(0, np.uint8)
+
+    @property
+    def memory(self) -> np.ndarray:
+        """Bytes of the region (uint8), from an aligned address."""
+        return aligned(self._memory)
+
+    def resize(self, size_bytes: int) -> None:
+        """Allocate ``size_bytes``, and drop the old memory."""
+        self._memory = np.zeros(size_bytes + ALIGNMENT_BYTES, np.uint8)
+
+    def fill(self, filling: np.ndarray, *, parts: Sequence[tuple[int, int]] | None = None) -> None:
+        """Write ``filling`` repeatedly into ``parts`` (offset and bytes); None: everywhere.
+
+        A walk over some of a model's bricks may read values at its beginning that it wrote at its
+        end. Without new numbers, such values would grow or shrink without bound.
+        """
+        memory, period = self.memory, len(filling)
+        for begin, size_bytes in [(0, len(memory))] if parts is None else parts:
+            end = min(begin + size_bytes, len(memory))
+            while begin < end:
+                phase = begin % period
+                count = min(period - phase, end - begin)
+                memory[begin : begin + count] = filling[phase : phase + count]
+                begin += count

@@ -5,16 +5,24 @@ Must not know what the backend is used for.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import numpy as np
+import onnx
 
 from bricks import backends
 from bricks.backends.base import Backend, C, capability
 from bricks.backends.instruments import Instruments
 from bricks.backends.onnx_instruments import instruments_of
 from bricks.errors import WorkerError
-from bricks.measure.protocol.process import BackendSettings, Hello, LimitMemory
-from bricks.measure.worker.process_limits import data_bytes, limit_memory
+from bricks.measure.protocol.models import allowed_bytes
+from bricks.measure.protocol.walking import BackendSettings, Hello, LimitMemory
 from bricks.system.accelerator import CPU
 
 
@@ -77,3 +85,59 @@ class WorkerRuntime:
         """Limit the data of this process, unless a device's driver maps memory of its own in it."""
         if self.settings.device == CPU:
             limit_memory(memory_bytes)
+
+
+def limit_memory(memory_bytes: int | None) -> None:
+    """Limit this process's data to ``memory_bytes``; None: no limit."""
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        soft = resource.RLIM_INFINITY if memory_bytes is None else memory_bytes
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, resource.RLIM_INFINITY))
+
+
+def data_bytes() -> int | None:
+    """Bytes of data of this process, as its limit counts them; None if the system has no count."""
+    with suppress(OSError):
+        match = re.search(r"VmData:\s+(\d+) kB", Path("/proc/self/status").read_text("ascii"))
+        return None if match is None else int(match[1]) << 10
+    return None
+
+
+@contextmanager
+def memory_limited_for(proto: onnx.ModelProto) -> Iterator[None]:
+    """Limit work on ``proto`` to memory by its size, in addition to the data held already."""
+    before_bytes = data_bytes()
+    try:
+        import resource
+
+        before = resource.getrlimit(resource.RLIMIT_DATA)[0]
+    except ImportError:
+        before_bytes = None
+    if before_bytes is None:  # not Linux: the system has no count
+        yield
+        return
+    limit_bytes = before_bytes + allowed_bytes(proto)
+    limited = before == resource.RLIM_INFINITY or limit_bytes < before
+    try:
+        if limited:
+            limit_memory(limit_bytes)
+        yield
+    finally:
+        if limited:
+            limit_memory(None if before == resource.RLIM_INFINITY else before)
+
+
+# The bytes that memory needs in addition, so that it can begin at an aligned address.
+ALIGNMENT_BYTES = 64
+
+
+def aligned(memory: np.ndarray) -> np.ndarray:
+    """``memory`` (uint8) from its first address that is aligned for vector instructions."""
+    return memory[-memory.ctypes.data % ALIGNMENT_BYTES :]
+
+
+def release_freed_memory() -> None:
+    """Return freed memory to the system, which the C library may have kept for later use."""
+    with suppress(OSError, AttributeError):  # only glibc has it
+        ctypes.CDLL(None).malloc_trim(0)

@@ -10,11 +10,18 @@ import time
 
 import numpy as np
 
-from bricks.backends.base import Binding
+from bricks.backends.base import Binding, LoadedDecoder, TextGenerator
 from bricks.errors import WorkerError
 from bricks.graph.view import parse_model
-from bricks.measure.protocol.serving import LoadServed, Serve, ServedBatch
-from bricks.measure.worker.handlers import Announce
+from bricks.measure.protocol.request import Announce
+from bricks.measure.protocol.serving import (
+    GenerateText,
+    LoadDecoder,
+    LoadServed,
+    Serve,
+    ServedBatch,
+    TextTimes,
+)
 from bricks.measure.worker.load_server import LoadServer, Run
 from bricks.measure.worker.runtime import WorkerRuntime
 
@@ -88,3 +95,26 @@ def _stand_in(least_s: float) -> Run:
         return elapsed_s
 
     return run
+
+
+class GenerationRequests:
+    """Generates text with a decoder that the backend of ``runtime`` loads."""
+
+    def __init__(self, runtime: WorkerRuntime) -> None:
+        self._runtime = runtime
+        self._generating: LoadedDecoder | None = None
+
+    def load(self, request: LoadDecoder) -> None:
+        """Load a decoder; the one before is dropped."""
+        generator = self._runtime.capable(TextGenerator)
+        self._generating = None
+        self._generating = generator.load_decoder(parse_model(request.model), request.decoder)
+
+    def generate(self, request: GenerateText) -> TextTimes:
+        """Generate a batch of texts; seconds of each step, and between steps."""
+        if self._generating is None:
+            raise WorkerError("no decoder is loaded")
+        steps_s, between_s = self._generating.generate(
+            request.batch, request.prompt_tokens, request.new_tokens
+        )
+        return TextTimes(tuple(steps_s), tuple(between_s))

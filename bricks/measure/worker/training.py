@@ -7,24 +7,40 @@ that an interrupted run loses no more. Must not know when a training ends.
 from __future__ import annotations
 
 import gc
+import os
 import time
 from pathlib import Path
 
 from bricks.backends.programs import LoadingTimes, TrainedEpoch, Trainer, Training
+from bricks.backends.ranks import (
+    Collectives,
+    CollectiveTimes,
+    Communicator,
+    DistributedStep,
+    DistributedTrainer,
+)
 from bricks.backends.training_checks import GradientDeviations, ItemOrders, OptimizerTrajectories
 from bricks.errors import WorkerError
+from bricks.measure.protocol.request import Announce
 from bricks.measure.protocol.training import (
+    BeginSteps,
     BeginTraining,
     CheckGradients,
     CheckItemOrders,
     CheckTrajectories,
+    JoinGroup,
+    LeaveGroup,
     LoadTraining,
+    OpenGroup,
+    ReadInterface,
+    TimeCollective,
     TimeEvaluation,
     TimeLoading,
+    TimeSteps,
     TrainEpoch,
 )
-from bricks.measure.worker.handlers import Announce
 from bricks.measure.worker.runtime import WorkerRuntime
+from bricks.system.interface import InterfaceFacts, interface_facts
 
 # Seconds between announcements: each delays the steps.
 _ANNOUNCE_S = 1.0
@@ -93,3 +109,65 @@ class TrainingRequests:
     def check_item_orders(self, request: CheckItemOrders) -> ItemOrders:
         """See :class:`Trainer`."""
         return self._trainer.item_orders(request.program, request.epochs)
+
+
+class RankRequests:
+    """This process as one of several ranks, with the backend of ``runtime``."""
+
+    def __init__(self, runtime: WorkerRuntime) -> None:
+        self._runtime = runtime
+        self._group: Collectives | None = None
+        self._step: DistributedStep | None = None
+
+    @property
+    def _collectives(self) -> Collectives:
+        if self._group is None:
+            self._group = self._runtime.capable(Communicator).collectives()
+        return self._group
+
+    def read_interface(self, request: ReadInterface) -> InterfaceFacts:
+        """Read facts about an interface in this process's namespace."""
+        return interface_facts(request.name)
+
+    def open_group(self, request: OpenGroup) -> int:
+        """Open the rendezvous of a group; its port."""
+        return self._collectives.open_store(request.address, request.patience_s)
+
+    def join_group(self, request: JoinGroup) -> None:
+        """Join the group; from now on, this process is pinned to its cores."""
+        if request.cores and hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, request.cores)
+        self._collectives.join(
+            request.rank, request.ranks, request.address, request.port, request.interface,
+            request.patience_s,
+        )  # fmt: skip
+
+    def leave_group(self, request: LeaveGroup) -> None:
+        """Leave the group."""
+        self._step = None
+        self._collectives.leave()
+        self._group = None
+
+    def time_collective(self, request: TimeCollective) -> CollectiveTimes:
+        """Time a collective; see :class:`Collectives`."""
+        return self._collectives.time(
+            request.operation, request.num_bytes, request.passes, request.computing
+        )
+
+    def begin_steps(self, request: BeginSteps) -> None:
+        """Make the program that all ranks train."""
+        trainer = self._runtime.capable(DistributedTrainer)
+        self._step = None
+        gc.collect()
+        self._step = trainer.distributed_step(
+            request.program,
+            synchronised=request.synchronised,
+            bucket_cap_mb=request.bucket_cap_mb,
+            accumulation=request.accumulation,
+        )
+
+    def time_steps(self, request: TimeSteps) -> float:
+        """Time steps; seconds of one."""
+        if self._step is None:
+            raise WorkerError("no data-parallel training was begun")
+        return self._step.time(request.steps, request.delay_s)

@@ -9,34 +9,39 @@ not know how bricks are measured.
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import onnx
+from onnx import numpy_helper
 
 from bricks.backends.base import Evaluator
 from bricks.backends.programs import Recorder, ReplayableStep
 from bricks.decompose.build import build
-from bricks.decompose.granularity import Granularity
+from bricks.decompose.granularity import EXECUTED, Granularity
 from bricks.decompose.identity import Cutter, Piece
 from bricks.decompose.lowering import AS_WRITTEN, Contents, Lowering
+from bricks.decompose.occurrence import Occurrence
 from bricks.decompose.overlap import windows
 from bricks.decompose.plan import Plan
+from bricks.errors import BackendError
 from bricks.graph.graph import Graph
 from bricks.graph.model import Model
 from bricks.graph.model_metadata import noted_sketches
+from bricks.graph.payload import is_referenced, read_inline, type_of, unpacked
+from bricks.graph.tensor import ELEMENT_BITS
 from bricks.graph.topology import subgraphs
-from bricks.graph.view import graph_of, parse_model, upstream, without_values
-from bricks.measure.worker.chaining import Bricks, chain, output_of, weights_of_pieces
-from bricks.measure.worker.model_data import ModelData, model_data
-from bricks.measure.worker.output_difference import difference_of
-from bricks.measure.worker.plan_fit import fitting
-from bricks.measure.worker.random_values import random_values, read_by_random
-from bricks.measure.worker.source_graphs import source_of
+from bricks.graph.view import graph_of, parse_model, upstream, without_shapes, without_values
+from bricks.measure.worker.double_model import random_values, read_by_random
+from bricks.measure.worker.graphs import source_of
+from bricks.measure.worker.outputs import difference_of
+from bricks.measure.worker.reference import ModelData, model_data
 from bricks.operators.integer_ranges import steering_values
-from bricks.samples.verification import Verification
+from bricks.samples.evaluation import Verification
 
 
 def verify_model(
@@ -231,3 +236,130 @@ def _as_array(tensor: Any, like: np.ndarray) -> np.ndarray:
     """A tensor of the runtime as an array of the type of ``like``."""
     plain = tensor.detach()
     return np.asarray(plain.float() if like.dtype == np.float32 else plain)
+
+
+def fitting(plan: Plan, again: Plan, pieces: Sequence[Piece]) -> Plan:
+    """The plan to chain ``pieces`` by: ``plan`` if it fits, or the plan cut ``again`` with them.
+
+    A runtime may execute the same nodes in another order in each session. Some optimisations depend
+    on values: a plan made without values may not fit at all.
+    """
+    if sorted(o.brick for o in again.occurrences) == sorted(o.brick for o in plan.occurrences):
+        # If the plan computes something else, the outputs must show it.
+        return again if _computes(again) == _computes(plan) else plan
+    planned, cut = len(plan.occurrences), len(pieces)
+    other = f"{cut} pieces, where the plan, made without their values, has {planned}"
+    if planned == cut:
+        ports = [(len(p.inputs), len(p.weights), len(p.outputs)) for p in pieces]
+        plan_ports = [(len(o.inputs), len(o.weights), len(o.outputs)) for o in plan.occurrences]
+        if ports == plan_ports:
+            return plan
+        other = "some of its pieces have other inputs than in the plan"
+    raise BackendError(f"with these weights the runtime executes another graph: {other}")
+
+
+def _computes(plan: Plan) -> tuple[Counter[str], list[str]]:
+    """Digests of each occurrence with all that it depends on, in any order, and the outputs."""
+    values = {number: f"input {i}" for i, number in enumerate(plan.inputs)}
+    digests: Counter[str] = Counter()
+    for o in plan.occurrences:
+        dependencies = "\n".join((o.brick, *(values.get(number, "unknown") for number in o.inputs)))
+        digest = hashlib.sha256(dependencies.encode()).hexdigest()
+        digests[digest] += 1
+        values |= {number: f"{digest} {port}" for port, number in enumerate(o.outputs)}
+        values |= {number: f"{digest} v{k}" for k, number in o.hidden}
+    return digests, [values.get(number, "constant") for number in plan.outputs]
+
+
+# Bricks without weights, by key.
+Bricks = Mapping[str, onnx.ModelProto]
+
+
+def chain(
+    backend: Evaluator,
+    plan: Plan,
+    bricks: Bricks,
+    weights: Sequence[Sequence[np.ndarray]],
+    inputs: Mapping[str, Any],
+) -> dict[int, Any]:
+    """The plan's outputs by value number, computed brick by brick.
+
+    ``weights`` has each occurrence's weights in its brick's order. Each occurrence runs the brick
+    of its key, on the inputs that the plan names: nothing else connects the pieces. A brick that
+    overlaps with the brick before it computes the shared layer again. An input of the shared layer
+    may be hidden in the brick before, which gets it as a further output here.
+    """
+    readers = Counter(value for o in plan.occurrences for value in o.inputs)
+    readers.update(plan.outputs)
+    values = dict(zip(plan.inputs, inputs.values(), strict=True))
+    for occurrence, arrays in zip(plan.occurrences, weights, strict=True):
+        proto = without_shapes(_open(bricks[occurrence.brick], occurrence))
+        inputs_of = [values[number] for number in occurrence.inputs]
+        results = _run(backend, proto, arrays, inputs_of, optimize=plan.granularity != EXECUTED)
+        values.update(zip(occurrence.made, results, strict=True))
+        readers.subtract(occurrence.inputs)
+        for number in (*occurrence.inputs, *occurrence.made):
+            if not readers[number]:
+                values.pop(number, None)
+    return {number: values[number] for number in plan.outputs if number in values}
+
+
+def _run(
+    backend: Evaluator,
+    proto: onnx.ModelProto,
+    weights: Sequence[np.ndarray],
+    inputs: Sequence[Any],
+    *,
+    optimize: bool,
+) -> Sequence[Any]:
+    """Run a brick; its outputs in order."""
+    _set_input_shapes(proto, inputs)
+    by_name = dict(zip(without_values(proto), weights, strict=True))
+    feeds = dict(zip((info.name for info in proto.graph.input), inputs, strict=True))
+    return backend.evaluate(proto, by_name, feeds, optimize=optimize)
+
+
+def _open(brick: onnx.ModelProto, occurrence: Occurrence) -> onnx.ModelProto:
+    """``brick``, with the hidden values that overlapping bricks need as further outputs."""
+    if not occurrence.hidden:
+        return brick
+    copy = onnx.ModelProto()
+    copy.CopyFrom(brick)
+    copy.graph.output.extend(onnx.ValueInfoProto(name=f"v{k}") for k, _ in occurrence.hidden)
+    return copy
+
+
+def _set_input_shapes(proto: onnx.ModelProto, inputs: Sequence[Any]) -> None:
+    """Set the shapes of a brick's inputs: those that depend on data are others in the plan."""
+    for info, array in zip(proto.graph.input, inputs, strict=True):
+        if not info.type.tensor_type.HasField("shape"):
+            continue
+        shape = info.type.tensor_type.shape
+        del shape.dim[:]
+        for size in array.shape:
+            shape.dim.add().dim_value = size
+
+
+def weights_of_pieces(
+    cutter: Cutter, pieces: Sequence[Piece], arrays: Mapping[str, np.ndarray]
+) -> list[list[np.ndarray]]:
+    """The weights of each piece, in its brick's order, out of ``arrays`` by name."""
+    constants = cutter.graph.initializers
+    return [[array_of(constants[name], name, arrays) for name in piece.weights] for piece in pieces]
+
+
+def array_of(tensor: onnx.TensorProto, name: str, weights: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The values of a constant called ``name``, from ``weights`` if it only refers to them.
+
+    Numbers are in their storage type, as weights are: elements of fewer than 8 bits are packed.
+    """
+    if is_referenced(tensor):
+        return weights[name]
+    strings = tensor.data_type == onnx.TensorProto.STRING
+    return numpy_helper.to_array(tensor) if strings else read_inline(tensor)
+
+
+def output_of(tensor: onnx.TensorProto, name: str, weights: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The same values as a run returns them: packed elements each as a value of ml_dtypes' type."""
+    values, type_ = array_of(tensor, name, weights), type_of(tensor)
+    return unpacked(values, type_) if ELEMENT_BITS.get(type_.dtype, 8) < 8 else values

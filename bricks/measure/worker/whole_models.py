@@ -5,26 +5,35 @@ Must not know how a model is cut.
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import random
+import re
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import astuple
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bricks.backends.base import Binding, BoundModel, Profiler, SizeLoader, StandaloneLoader
+from bricks.backends.base import (
+    Binding,
+    BoundModel,
+    ProfiledModel,
+    Profiler,
+    SizeLoader,
+    StandaloneLoader,
+    StandaloneModel,
+)
+from bricks.errors import WorkerError
 from bricks.graph.shapes import with_sizes
 from bricks.graph.view import parse_model
-from bricks.measure.protocol.whole_models import MeasureMemory, ProfileModel, RunSizes
-from bricks.measure.worker.memory_peaks import memory_peaks
-from bricks.measure.worker.profiling import typical_run
-from bricks.measure.worker.runtime import WorkerRuntime
-from bricks.samples.memory_peaks import MemoryPeaks
-from bricks.samples.profile import TypicalRun
-from bricks.samples.size_changes import SizeChanges, SizeTimes
+from bricks.measure.protocol.models import MeasureMemory, ProfileModel, RunSizes
+from bricks.measure.worker.runtime import WorkerRuntime, release_freed_memory
+from bricks.samples.whole_models import MemoryPeaks, NodeRun, SizeChanges, SizeTimes, TypicalRun
 
 if TYPE_CHECKING:
     import onnx
@@ -124,3 +133,82 @@ def _turns(
         for size in order:
             turns[size].append(turn(size))
     return [*zip(firsts_s, turns, strict=True)]
+
+
+# The first runs allocate memory and fill the caches. A slow model gets the fewest runs.
+WARM_UPS, RUNS, MIN_RUNS, ENOUGH_S = 2, 9, 3, 5.0
+# A loop can have a great many inner nodes: more than these are counted only.
+MAX_INNER = 1000
+
+
+def typical_run(profiled: ProfiledModel) -> TypicalRun:
+    """The nodes of the run with the median latency, and the latencies of all runs in seconds."""
+    for _ in range(WARM_UPS):
+        profiled.sample()
+    runs_s: list[float] = []
+    while len(runs_s) < (RUNS if sum(runs_s) < ENOUGH_S else MIN_RUNS):
+        runs_s.append(profiled.sample())
+    typical = sorted(range(len(runs_s)), key=lambda run: runs_s[run])[(len(runs_s) - 1) // 2]
+    events = profiled.runs()[WARM_UPS + typical]
+    nodes, inner = [], 0
+    for event in events:
+        inner += event.inner
+        if not event.inner or inner <= MAX_INNER:
+            nodes.append(NodeRun(*astuple(event)))
+    return TypicalRun(tuple(runs_s), typical, tuple(nodes), max(0, inner - MAX_INNER))
+
+
+_PROC = Path("/proc/self")
+
+# Runs until memory has stopped growing: the third run already allocates no more.
+PEAK_RUNS = 4
+
+_POPULATE_READ = 22  # the kernel's advice to bring in the pages of a mapping, from 5.14 on
+
+
+def memory_peaks(model: StandaloneModel, folder: Path) -> MemoryPeaks:
+    """Peaks in bytes above the memory before loading: while loading, and afterwards.
+
+    ``folder`` has the model's files. Raises :class:`WorkerError` if the system does not report a
+    process's peak.
+    """
+    gc.collect()
+    release_freed_memory()
+    before = _restart_peak()
+    model.load()
+    loading = _bytes("VmHWM") - before
+    _bring_in(folder)
+    _restart_peak()
+    for _ in range(PEAK_RUNS):
+        model.run()
+    return MemoryPeaks(loading, _bytes("VmHWM") - before)
+
+
+def _restart_peak() -> int:
+    """Reset the peak; resident bytes now."""
+    try:
+        (_PROC / "clear_refs").write_text("5", encoding="ascii")
+    except OSError as exc:
+        raise WorkerError(
+            "this system does not let a process reset its peak of memory: use Linux, with /proc"
+        ) from exc
+    return _bytes("VmRSS")
+
+
+def _bytes(name: str) -> int:
+    match = re.search(rf"^{name}:\s+(\d+) kB", (_PROC / "status").read_text("ascii"), re.MULTILINE)
+    if match is None:
+        raise WorkerError(f"this system does not report {name} of a process: use Linux, with /proc")
+    return int(match[1]) << 10
+
+
+def _bring_in(folder: Path) -> None:
+    """Make all pages resident that are mapped from files in ``folder``."""
+    libc = ctypes.CDLL(None)
+    for line in (_PROC / "maps").read_text("utf-8", errors="replace").splitlines():
+        addresses, *_, path = line.split(maxsplit=5)
+        if not path.startswith(f"{folder}/"):
+            continue
+        begin, end = (int(address, 16) for address in addresses.split("-"))
+        if libc.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), _POPULATE_READ):
+            ctypes.string_at(begin, end - begin)  # an older kernel: read them

@@ -6,28 +6,39 @@ it hangs), only this process ends. Must not know of the store, or of why a reque
 
 from __future__ import annotations
 
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, BinaryIO
 
-from bricks.errors import WorkerError
-from bricks.measure.protocol.request import Request, answer_to_json, request_from_json
-from bricks.measure.worker.device_heating import DeviceHeating
+from bricks.errors import BricksError, WorkerError, first_line
+from bricks.measure.protocol import LIFELINE, SCRATCH, decode, encode
+from bricks.measure.protocol.request import (
+    Handlers,
+    Request,
+    answer_to_json,
+    handlers_of,
+    request_from_json,
+)
 from bricks.measure.worker.evaluation import EvaluationRequests
-from bricks.measure.worker.fused_runs import FusedRuns
-from bricks.measure.worker.generating import GenerationRequests
-from bricks.measure.worker.graphs import GraphRequests
-from bricks.measure.worker.handlers import Handlers, handlers_of
+from bricks.measure.worker.graphs import GraphRequests, QuantisingRequests
 from bricks.measure.worker.instruments import WorkerInstruments
 from bricks.measure.worker.loaded_pieces import LoadedPieces
-from bricks.measure.worker.loading import LoadingRequests
-from bricks.measure.worker.quantising import QuantisingRequests
-from bricks.measure.worker.rank import RankRequests
+from bricks.measure.worker.passes import FusedRuns
 from bricks.measure.worker.runtime import WorkerRuntime
-from bricks.measure.worker.serving import ServingRequests
-from bricks.measure.worker.training import TrainingRequests
-from bricks.measure.worker.walk_state import WalkState
-from bricks.measure.worker.walking import WalkRequests
-from bricks.measure.worker.warm_up import WarmUp
+from bricks.measure.worker.serving import GenerationRequests, ServingRequests
+from bricks.measure.worker.training import RankRequests, TrainingRequests
+from bricks.measure.worker.walking import (
+    DeviceHeating,
+    LoadingRequests,
+    WalkRequests,
+    WalkState,
+    WarmUp,
+)
 from bricks.measure.worker.whole_models import WholeModelRequests
 
 
@@ -75,3 +86,51 @@ class Worker:
         if kind is None:
             raise WorkerError("the worker does not know this operation")
         return answer_to_json(kind, self.answer(request_from_json(kind, message)))
+
+
+def main() -> None:
+    """Serve on standard input and output; output of libraries goes to standard error."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to end
+    _end_with_parent()
+    tempfile.tempdir = os.environ.pop(SCRATCH, None)
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    serve(sys.stdin.buffer, answers)
+
+
+def serve(requests: BinaryIO, answers: BinaryIO) -> None:
+    """Answer requests, one JSON object a line, until the input ends."""
+
+    def say(message: dict[str, Any]) -> None:
+        answers.write(encode(message))
+        answers.flush()
+
+    worker = Worker(say)
+    for line in requests:
+        try:
+            say({"ok": worker.answer_json(decode(line))})
+        except BricksError as error:
+            say({"error": str(error)})
+        except MemoryError as error:
+            say({"error": f"out of memory: {first_line(error)}"})
+        except Exception as error:  # a failed request must not end the process
+            say({"error": f"{type(error).__name__}: {first_line(error)}"})
+
+
+def _end_with_parent() -> None:
+    """End with the parent, even if the parent is killed while a brick runs.
+
+    A thread waits for the end of a pipe that only the parent holds. Waiting takes no processor
+    time, and the thread runs as soon as the runtime releases Python's lock.
+    """
+    lifeline = os.environ.pop(LIFELINE, "")
+    if lifeline:
+        threading.Thread(target=_end_with, args=(int(lifeline),), daemon=True).start()
+
+
+def _end_with(lifeline: int) -> None:
+    while os.read(lifeline, 1):
+        pass
+    if tempfile.tempdir is not None:  # the parent, which would remove it, is gone
+        shutil.rmtree(tempfile.tempdir, ignore_errors=True)
+    os._exit(1)

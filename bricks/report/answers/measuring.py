@@ -10,7 +10,7 @@ from bricks.report.tables import share_text
 from bricks.samples.statistics import NORMAL_95
 
 if TYPE_CHECKING:
-    from bricks.session.summaries import Measured, Probed
+    from bricks.session.measuring import Measured, Probed
 
 
 def measuring_answer(of: Measured, *, unfinished: int) -> str:

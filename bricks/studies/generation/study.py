@@ -21,8 +21,7 @@ from bricks.compose.queueing.batching import batch_sizes
 from bricks.compose.queueing.metrics import rate
 from bricks.compose.queueing.run import run_latency
 from bricks.errors import BricksError, UsageError
-from bricks.measure.defaults import PRECISION
-from bricks.measure.rounds import StopRule
+from bricks.measure.conditions import PRECISION, StopRule
 from bricks.network.times import (
     PUBLISHED,
     STATED,
@@ -31,9 +30,9 @@ from bricks.network.times import (
     StatedNetwork,
     linked_cards,
 )
-from bricks.session.peak_memory import predict_memory
 from bricks.session.predicting import basis
 from bricks.session.targets import card_called
+from bricks.session.whole_models import predict_memory
 from bricks.studies.generation.check import GeneratedText
 from bricks.studies.generation.load import load_of
 from bricks.studies.generation.options import GenerationOptions, LlmOptions

@@ -101,7 +101,7 @@ class PredictionStudy(Study[PredictionOptions, tuple[PredictedModel, ...], None,
         """Each model; one that fails does not stop the others."""
         models, usual = self.options.models, Setting(runtime=self.target.runtime.backend)
         if self.options.now:
-            from bricks.session.present import present_conditions  # starts a worker
+            from bricks.session.predicting import present_conditions  # starts a worker
 
             self._present = present_conditions(self.workspace, decomposable(self.workspace, models))
         settings = self.options.settings or [usual] * len(models)
@@ -125,9 +125,9 @@ class PredictionStudy(Study[PredictionOptions, tuple[PredictedModel, ...], None,
                 branches = other_branches(workspace, model, estimate, target)
                 changing = changing_inputs(workspace, model, estimate, target)
             if self.options.memory:
-                from bricks.session import peak_memory
+                from bricks.session import whole_models
 
-                memory = peak_memory.predict_memory(workspace, model, target=target)
+                memory = whole_models.predict_memory(workspace, model, target=target)
                 runs = _single_runs(basis, estimate)
         except BricksError as error:
             return PredictedModel(model=model.name, failure=str(error))
@@ -153,7 +153,7 @@ class PredictionStudy(Study[PredictionOptions, tuple[PredictedModel, ...], None,
                 old_bricks=len(old_bricks(workspace, model)),
             )
         if isinstance(estimate, IncompleteEstimate):
-            from bricks.measure.failure_explanation import explain_failure
+            from bricks.measure.graphs import explain_failure
 
             return replace(predicted, hint=explain_failure(model, without(estimate)))
         return predicted

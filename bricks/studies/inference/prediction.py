@@ -19,7 +19,7 @@ from bricks.compose.estimate import (
     Share,
     provenance_facts,
 )
-from bricks.samples.size_changes import SizeTimes
+from bricks.samples.whole_models import SizeTimes
 from bricks.session.defaults import RUNTIME
 from bricks.studies.inference.settings import Setting, Shapes
 from bricks.units.facts import Missing, with_ends
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from bricks.studies.inference.changing import ChangingInputs
     from bricks.studies.inference.settings import MixedSize
     from bricks.system import Target
-    from bricks.system.quota import LoopedRuns, Quota
+    from bricks.system.limits import LoopedRuns, Quota
 
 _MEMORY_PARTS = (
     "weight_bytes", "activation_bytes", "workspace_bytes", "runtime_bytes", "loading_bytes",

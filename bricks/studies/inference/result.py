@@ -9,8 +9,7 @@ from statistics import geometric_mean
 from typing import TYPE_CHECKING, ClassVar
 
 from bricks.compose.estimate import Estimate, IncompleteEstimate, provenance_facts
-from bricks.samples.measurement import Measurement, round_spread
-from bricks.samples.sampling import Sampling
+from bricks.samples.measurement import Measurement, Sampling, round_spread
 from bricks.samples.statistics import median
 from bricks.studies.study import Checked
 

@@ -16,11 +16,11 @@ from bricks.compose.recompose import recompose
 from bricks.errors import BackendError, ModelError, WorkerError
 from bricks.graph.model import Model
 from bricks.measure.campaign_result import CampaignResult
-from bricks.measure.failure_explanation import explain_failure
+from bricks.measure.graphs import explain_failure
 from bricks.samples.call_overhead import probes_of
 from bricks.samples.correction import conditions_of
 from bricks.samples.measurement import Failure, Measurement, round_spread
-from bricks.session.jobs import whole_job
+from bricks.session.measuring import whole_job
 from bricks.sources import Unread
 from bricks.studies.inference.result import (
     Comparison,

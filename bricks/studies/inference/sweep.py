@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from bricks.errors import BackendError, BricksError, UsageError
 from bricks.graph.model import Model
 from bricks.session import batch
-from bricks.session.crowding import refuse_crowding
+from bricks.session.defaults import refuse_crowding
 from bricks.session.targets import target_called
 from bricks.sources import Unread
 from bricks.studies.inference.predicting import PredictionOptions, PredictionStudy
@@ -25,9 +25,9 @@ from bricks.studies.study import ask
 from bricks.units.facts import Missing
 
 if TYPE_CHECKING:
+    from bricks.measure.campaign_result import Progress
     from bricks.measure.conditions import Conditions
-    from bricks.measure.progress import Progress
-    from bricks.samples.size_changes import SizeTimes
+    from bricks.samples.whole_models import SizeTimes
     from bricks.session.agreement import Agreement
     from bricks.session.workspace import Workspace
     from bricks.studies.inference.settings import MixedSize

@@ -17,7 +17,7 @@ from bricks.graph.form import ModelForm, form_of
 from bricks.graph.program import origin_of
 from bricks.graph.program_phases import INFERENCE, TRAINING
 from bricks.graph.view import parse_model
-from bricks.measure.worker.repeated_runs import outputs_in
+from bricks.measure.worker.outputs import outputs_in
 from bricks.samples.evaluation import ComparedOutput, Divergence, Evaluation, compared_output
 from bricks.studies.numerics.results import (
     NetworkResult,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from bricks.samples.error_norms import GRADIENT_TOLERANCE
+from bricks.samples.evaluation import GRADIENT_TOLERANCE
 from bricks.units.facts import Missing, facts
 
 if TYPE_CHECKING:

@@ -23,12 +23,11 @@ from bricks.errors import BackendError, BricksError, ModelError, WorkerError
 from bricks.graph.form import form_of
 from bricks.graph.reference_values import ReferenceValues
 from bricks.graph.view import parse_model
-from bricks.measure.defaults import GRAPH_TIMEOUT_S
+from bricks.measure.conditions import GRAPH_TIMEOUT_S
 from bricks.measure.graphs import Graphs
-from bricks.measure.protocol.evaluation import WriteReference
-from bricks.measure.protocol.graphs import RecordProgram
+from bricks.measure.protocol.models import RecordProgram, WriteReference
 from bricks.measure.supervisor import Supervisor, WorkerSettings
-from bricks.measure.worker.repeated_runs import outputs_in
+from bricks.measure.worker.outputs import outputs_in
 from bricks.reading.read import read_model
 from bricks.session import whole_models
 from bricks.sources import Function

@@ -28,8 +28,7 @@ from bricks.studies.scaling.strategies import (
     solo,
 )
 from bricks.studies.scaling.training_step import slowest
-from bricks.units.cases import End, high_of, low_of, value_of
-from bricks.units.interval import Interval
+from bricks.units.interval import End, Interval, high_of, low_of, value_of
 
 if TYPE_CHECKING:
     from bricks.compose.lanes import Timeline

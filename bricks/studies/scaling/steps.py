@@ -24,7 +24,7 @@ from bricks.errors import BricksError, ModelError
 from bricks.graph.form import DOMAIN
 from bricks.graph.program import REPLICATED, Call
 from bricks.graph.view import graph_of
-from bricks.measure.rounds import StopRule
+from bricks.measure.conditions import StopRule
 from bricks.samples.measurement import Measurement, round_spread
 from bricks.session.predicting import basis, predict_plan
 from bricks.sources import read

@@ -24,7 +24,7 @@ from bricks.studies.scaling.simulation import (
     Transfers,
 )
 from bricks.studies.scaling.training_step import MIB, Bucket, assign, bucket_limits
-from bricks.units.cases import End, value_of
+from bricks.units.interval import End, value_of
 
 if TYPE_CHECKING:
     from bricks.studies.scaling.steps import CopyTimes

@@ -21,11 +21,9 @@ from bricks.network.times import (
     StatedNetwork,
     linked_cards,
 )
-from bricks.session import local_networks
+from bricks.session import networks
 from bricks.session.defaults import PROGRAMS_RUNTIME
-from bricks.session.known_networks import network_called
-from bricks.session.local_networks import rank_locations_of
-from bricks.session.networks import CHECKED_SIZES, NetworkRequest
+from bricks.session.networks import CHECKED_SIZES, NetworkRequest, network_called, rank_locations_of
 from bricks.sources import function_of
 from bricks.studies.scaling.options import (
     ASSUMED_BANDWIDTH,
@@ -61,7 +59,7 @@ from bricks.studies.study import Needs, Study, ask, target_asked
 
 if TYPE_CHECKING:
     from bricks.graph.model import Model
-    from bricks.measure.rounds import StopRule
+    from bricks.measure.conditions import StopRule
     from bricks.session.workspace import Workspace
     from bricks.studies.scaling.strategies import Strategy
     from bricks.system import Target
@@ -253,7 +251,7 @@ class ScalingStudy(Study[ScalingOptions, Prediction, Observed, ScalingResult]):
             sizes=CHECKED_SIZES,
             python=self.workspace.options.python,
         )
-        return local_networks.loopback_network(
+        return networks.loopback_network(
             self.workspace.store, loopback, announce=announce, progress=self.workspace.progress
         )
 

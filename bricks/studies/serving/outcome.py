@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from bricks.studies.serving.service import BatchLatency, ServiceTimes
     from bricks.system import Target
-    from bricks.system.quota import Quota
+    from bricks.system.limits import Quota
 
 # Simulated queries: the slowest thousandth are a hundred.
 QUERIES = 100_000

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from bricks.session.workspace import Workspace
     from bricks.studies.serving.scenario import Serving
     from bricks.system import Target
-    from bricks.system.quota import Quota
+    from bricks.system.limits import Quota
 
 # Costs of batches that are drawn once and reused cyclically.
 _DRAWS = 1 << 16

@@ -19,8 +19,8 @@ from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.compose.memory.peak import PeakMemory
 from bricks.errors import UsageError, WorkerError
 from bricks.measure.supervisor import WorkerDied
-from bricks.session.peak_memory import predict_memory
 from bricks.session.predicting import predict
+from bricks.session.whole_models import predict_memory
 from bricks.sources import (
     RecordedProgram,
     find_training_step,

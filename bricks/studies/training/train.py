@@ -27,7 +27,7 @@ from bricks.measure.protocol.training import (
 from bricks.measure.supervisor import Supervisor, WorkerDied
 
 if TYPE_CHECKING:
-    from bricks.measure.progress import Progress
+    from bricks.measure.campaign_result import Progress
     from bricks.measure.protocol.request import Answer, Request
 
 # Batches and evaluations that are timed without training.

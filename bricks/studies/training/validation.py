@@ -21,7 +21,7 @@ from bricks.measure.protocol.training import (
     CheckItemOrders,
     CheckTrajectories,
 )
-from bricks.samples.error_norms import GRADIENT_TOLERANCE
+from bricks.samples.evaluation import GRADIENT_TOLERANCE
 from bricks.sources import find_workload
 from bricks.studies.training.optimizers import reference, trajectory, unknown_option
 

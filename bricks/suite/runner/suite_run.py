@@ -23,7 +23,7 @@ from bricks.backends.portable import GroupWalk, OutOfMemory, PortableRuntime, Sa
 from bricks.errors import BricksError, SuiteError, first_line
 from bricks.suite.runner import run_log
 from bricks.suite.runner.run_log import RunLog
-from bricks.system.accelerator_state import AcceleratorState, joined
+from bricks.system.accelerator import AcceleratorState, joined
 from bricks.system.fingerprint import fingerprint
 from bricks.system.target import Runtime, Target
 from bricks.units.sample import Sample

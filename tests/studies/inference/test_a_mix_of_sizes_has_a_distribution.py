@@ -20,7 +20,7 @@ from bricks.graph.shapes import with_open_sizes
 from bricks.graph.view import parse_model
 from bricks.measure.conditions import Conditions
 from bricks.reading.read import read_model
-from bricks.samples.size_changes import SizeTimes
+from bricks.samples.whole_models import SizeTimes
 from bricks.session.options import Options
 from bricks.session.whole_models import size_changes
 from bricks.session.workspace import Workspace

@@ -11,8 +11,7 @@ from factories import constant, conv_net, model, node, save, value
 from torch_environment import program
 
 from bricks import Bench
-from bricks.samples.error_norms import ErrorNorms
-from bricks.samples.evaluation import ComparedOutput, Divergence, Evaluation
+from bricks.samples.evaluation import ComparedOutput, Divergence, ErrorNorms, Evaluation
 from bricks.studies.numerics.networks import compare_networks
 from bricks.studies.numerics.results import (
     Accuracy,

@@ -16,12 +16,11 @@ from tiers import slow_but
 from bricks import Bench, Estimate, Peaks
 from bricks.compose.uncertainty import Uncertainty
 from bricks.graph.source import source_graph
-from bricks.measure.conditions import Conditions
-from bricks.measure.rounds import StopRule
+from bricks.measure.conditions import Conditions, StopRule
 from bricks.operators.work import flops
 from bricks.reading.read import read_model
 from bricks.report.operators import operator_lines
-from bricks.samples.error_norms import ErrorNorms
+from bricks.samples.evaluation import ErrorNorms
 from bricks.session.machine_peaks import Level
 from bricks.studies.numerics.comparison import compare_operators, latency_of
 from bricks.studies.numerics.operators import (

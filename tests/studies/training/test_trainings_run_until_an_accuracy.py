@@ -22,13 +22,12 @@ from bricks import (
 )
 from bricks import train as train_with
 from bricks.backends.programs import SeededProgram
-from bricks.measure.conditions import Conditions
+from bricks.measure.conditions import Conditions, StopRule
 from bricks.measure.protocol.training import (
     BeginTraining,
     LoadTraining,
     TrainEpoch,
 )
-from bricks.measure.rounds import StopRule
 from bricks.measure.supervisor import Supervisor
 from bricks.reading.read import read_model
 from bricks.sources import Function

@@ -13,7 +13,7 @@ from typing import Any
 from torch.profiler import ProfilerActivity
 
 from bricks.backends.torch.device import CudaDevice
-from bricks.system.accelerator_state import AcceleratorState
+from bricks.system.accelerator import AcceleratorState
 
 LATENCY_US, SLOWER = 8.0, 2.0
 

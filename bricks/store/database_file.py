@@ -7,16 +7,40 @@ know the tables.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bricks.errors import CacheDamaged, first_line
-from bricks.store.refusals import DAMAGED
+from bricks.errors import CacheDamaged, CacheLocked, DiskFull, StoreError, first_line
 
 if TYPE_CHECKING:
     from bricks.store.views import CacheView
+
+FILE_NAME = "bricks.sqlite"
+
+
+def is_url(location: str | Path) -> bool:
+    """Whether a cache is named by the URL of its database."""
+    return isinstance(location, str) and "://" in location
+
+
+def file_of(location: str | Path) -> Path:
+    """The database file in a folder."""
+    return Path(os.path.expanduser(location)) / FILE_NAME  # pathlib's own raises for unknown users
+
+
+def exists(location: str | Path) -> bool:
+    """Whether a folder has a database file; creates nothing. Always true for URLs."""
+    if is_url(location):
+        return True
+    try:
+        return file_of(location).exists()
+    except OSError:  # no permission, for example: opening it reports the error
+        return True
+
 
 # No more lines of each table than this: one damaged page causes dozens.
 _MAX_LINES = 5
@@ -144,3 +168,65 @@ def as_far_as_readable(table: str, problems: Iterator[str]) -> Iterator[str]:
         yield from problems
     except UNREADABLE as exc:
         yield f"table {table}: it cannot be read to its end ({first_line(exc)})"
+
+
+MOVE_AWAY = "move it away or give another --cache"
+DAMAGED = f"is not a bricks cache any more (the file is damaged): {MOVE_AWAY}"
+FULL = "cannot be written, the disk is full: free some space and run again"
+LOCKED = "is locked by another process: wait for it to end, or give another --cache"
+
+# What callers may want to catch by itself; everything else is a StoreError.
+_TYPES: dict[str, type[StoreError]] = {
+    DAMAGED: CacheDamaged,
+    FULL: DiskFull,
+    LOCKED: CacheLocked,
+}
+# Extended codes are listed in addition to primary ones if they are more specific.
+_TEXTS = {
+    "SQLITE_NOTADB": f"is not a bricks cache (not a database): {MOVE_AWAY}",
+    "SQLITE_CORRUPT": DAMAGED,
+    "SQLITE_FULL": FULL,
+    "SQLITE_IOERR_SHMSIZE": FULL,  # no room for the index of the write-ahead log
+    "SQLITE_IOERR_WRITE": (
+        "cannot be written (input/output error): check the disk, and whether a quota or a limit "
+        "to the size of files is reached"
+    ),
+    "SQLITE_BUSY": LOCKED,
+    "SQLITE_LOCKED": LOCKED,
+    "SQLITE_READONLY": "cannot be written: check its permissions, or give another --cache",
+    "SQLITE_CANTOPEN": "cannot be opened: check its permissions, or give another --cache",
+    "SQLITE_PERM": "cannot be opened: check its permissions, or give another --cache",
+    "SQLITE_IOERR": "cannot be read or written (input/output error): check the disk",
+}
+READONLY = _TEXTS["SQLITE_READONLY"]
+
+
+def refusal(label: str, text: str) -> StoreError:
+    """The error ``text`` about the cache ``label``, of the type in ``_TYPES`` for this text."""
+    return _TYPES.get(text, StoreError)(f"the cache {label} {text}")
+
+
+def sqlite_name(exc: BaseException | None) -> str:
+    """SQLite's name of an error of its driver; empty for other errors."""
+    return getattr(exc, "sqlite_errorname", None) or ""
+
+
+def sqlite_text(name: str) -> str | None:
+    """The text about SQLite's error ``name``; None if there is none."""
+    # Extended codes (SQLITE_BUSY_SNAPSHOT) refine a primary one (SQLITE_BUSY).
+    for known in (name, "_".join(name.split("_")[:2])):
+        if known in _TEXTS:
+            return _TEXTS[known]
+    return None
+
+
+@contextmanager
+def driver_errors(label: str) -> Iterator[None]:
+    """Turn errors of SQLite's driver into a StoreError of one line."""
+    try:
+        yield
+    except sqlite3.Error as exc:
+        text = sqlite_text(sqlite_name(exc))
+        raise refusal(label, text or f"cannot be read or written: {first_line(exc)}") from exc
+    except UnicodeDecodeError as exc:  # the driver's, where an error quotes what is damaged
+        raise refusal(label, DAMAGED) from exc
