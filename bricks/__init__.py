@@ -126,8 +126,7 @@ _ORIGIN = {
     "bricks.compose.wide_interval": ("wide_interval",),
     "bricks.graph.model": ("Model",),
     "bricks.reading.read": ("read_model",),
-    "bricks.measure.conditions": ("Conditions",),
-    "bricks.measure.conditions": ("StopRule",),
+    "bricks.measure.conditions": ("Conditions", "StopRule"),
     "bricks.predict.cost": ("CostModel",),
     "bricks.report.plots": (
         "Plot", "plot_comparison", "plot_curves", "plot_estimates", "plot_operators", "plot_points",

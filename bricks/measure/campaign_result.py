@@ -1,4 +1,7 @@
-"""The result of a campaign. Must not know how keys were measured."""
+"""What a campaign reports: its progress, and its result.
+
+Must not know how keys were measured, nor who shows any of it.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +77,7 @@ class Wait(str):
 
     others: str
 
-    def __new__(cls, others: str, why: str) -> "Wait":
+    def __new__(cls, others: str, why: str) -> Wait:
         """``waiting for`` the processes ``others``, and ``why``."""
         made = super().__new__(cls, f"waiting for {others}{why}")
         made.others = others

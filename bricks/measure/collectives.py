@@ -1,4 +1,4 @@
-"""Measures missing collectives on ranks.
+"""Measures missing collectives on ranks: samples them in turn, each until it is known well enough.
 
 Must not know where the ranks run.
 """

@@ -1,6 +1,7 @@
 """The conditions of measuring: when to stop, how long a step may take, how much is loaded at once.
 
-They are chosen before a campaign, and hold for all its keys. They must not know which models are
+They are chosen before a campaign, and hold for all its keys: how many rounds a latency needs, by
+its share of a model; limits, with their defaults; the deadline. They must not know which models are
 measured.
 """
 
@@ -17,13 +18,13 @@ from bricks.samples.statistics import MIN_RANKED, half_width, median
 if TYPE_CHECKING:
     from bricks.samples.measurement import Round
 
-# The relative half-width of the interval of a median; see measure/rounds.
+# The relative half-width of the interval of a median; see measure/conditions.
 PRECISION = 0.01
 
 # The most seconds that a brick may run; a large model's step may take longer.
 TIMEOUT_S = 60.0
 
-# The most seconds for learning a model's graph; see measure/allowance.
+# The most seconds for learning a model's graph; see measure/protocol/models.
 GRAPH_TIMEOUT_S = 600.0
 
 # The most bricks that are loaded together, and the most bytes of their weights. One model's bricks

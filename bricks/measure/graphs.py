@@ -1,7 +1,9 @@
 """Requests to the worker about a model: the graph to cut, its steering values, its profile.
 
 Native code optimises graphs and infers their shapes, and the file may be hostile. So the worker
-does all of it, within a time that suits the model's size. It must not know of the store.
+does all of it, within a time that suits the model's size. A failure is explained by changes to the
+model and by synthetic inputs, which a runtime cannot know: it reports the error, and at times does
+not even name the input. It must not know of the store, nor of any command.
 """
 
 from __future__ import annotations

@@ -1,7 +1,12 @@
 """Jobs are models to measure; batches are jobs whose bricks are loaded together.
 
 Loading and walking have fixed costs, so that bricks of many small models are measured together. The
-size of a batch is limited by memory. It must not know how bricks are run.
+size of a batch is limited by memory.
+
+The share of a brick's latency in the models that need it sets the precision needed. Until all
+bricks of a model are measured, its latency is extrapolated from the measured ones by the work in
+its graph. Shares decide which bricks are sampled, and never change a sample. It must not know how
+bricks are run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """Loads walks in one worker together, and loads them again when the worker has ended.
 
-All models are loaded at once, which is fast; where that fails, one after the other, which shows
-the model that fails. It must not know how steps are run.
+All models are loaded at once, which is fast; where that fails, one after the other, which shows the
+model that fails. Keys that do not run there are kept with their reasons. Where memory is short or
+the worker crashes, anything that the worker has loaded may be the cause: such a key is no failure,
+until it fails in a worker of its own. It must not know how steps are run.
 """
 
 from __future__ import annotations

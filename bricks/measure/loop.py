@@ -1,7 +1,10 @@
 """The loop of measuring: claims keys, samples them in turn, and stores every round at once.
 
 Bricks, whole models, probes and collectives share it. However it ends, all rounds are stored: the
-next run continues with them. It must not know what a key stands for, nor how rounds are sampled.
+next run continues with them. A few rounds are stored together, since a transaction costs
+milliseconds. Within half a minute, a machine's speed drifts by more than the acceptable error of
+estimates; pieces that are sampled in turn have the same drift. It must not know what a key stands
+for, nor how rounds are sampled.
 """
 
 from __future__ import annotations

@@ -1,7 +1,13 @@
 """The ranks of one job: a worker for each, which all get the same requests at once.
 
 If a rank dies, hangs or fails, the others wait for it in vain: all are ended, and the error names
-the rank that was the cause. Must not know the meaning of requests.
+the rank that was the cause.
+
+Ranks on this host may run in network namespaces, each with one interface, connected by a switch:
+they communicate as if over a network, whose bandwidth the kernel shapes: packets that an interface
+sends pass a token bucket (tbf). Names of namespaces have the number of the process that made them;
+the next process removes namespaces of an ended one. Needs root and Linux. Must not know the meaning
+of requests.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Runs walks in the worker, and continues without bricks that fail or end the worker.
 
 Steps first run one by one, each announced, to find a brick that fails, crashes the worker, hangs or
-exhausts memory. The brick becomes a failure with its reason, and the walk continues without it. It
-must not know where samples are stored, nor how many are enough.
+exhausts memory. The brick becomes a failure with its reason, and the walk continues without it. The
+samples of one walk go by key, with the conditions during the walk. It must not know where samples
+are stored, nor how many are enough.
 """
 
 from __future__ import annotations

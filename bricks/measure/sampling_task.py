@@ -1,6 +1,7 @@
 """A task: walks to sample in turn, and the claims in the store that they complete.
 
-It must not know how walks are run, nor where their rounds are stored.
+The probes of a call's overhead have a walk of their own. It must not know how walks are run, nor
+where their rounds are stored.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The parent's side of the worker: sends it requests, and starts another one when it ends.
 
 A worker that crashes, hangs or is killed becomes a :class:`WorkerDied` with the reason; the next
-request starts a fresh one. It must not know the meaning of requests.
+request starts a fresh one. The exchange of messages with one worker process is a conversation, from
+its start to its end. It must not know the meaning of requests.
 """
 
 from __future__ import annotations

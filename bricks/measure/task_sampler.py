@@ -1,7 +1,8 @@
 """Samples tasks (walks and the claims that they complete) in the worker.
 
-Keys that run out of memory or crash the worker are tried once more with no other key loaded. It
-must not know which walks are worthwhile.
+Walks are sampled in turn, each until all its keys are known well enough. Keys that run out of
+memory or crash the worker are tried once more with no other key loaded. It must not know which
+walks are worthwhile.
 """
 
 from __future__ import annotations

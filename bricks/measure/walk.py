@@ -2,10 +2,10 @@
 
 Bricks are not measured in loops of their own. They run in the order in which their model runs them,
 at the addresses that their values have there, so that each brick finds the caches as its neighbours
-leave them. Each brick is timed at a few of its occurrences. A few occurrences before each run too
-(the warm-up prefix), so that a brick that is measured separately has neighbours. Occurrences with
-different weights in the model have different weights in the walk. It must not know how steps are
-run, nor how many samples they get.
+leave them. Each brick is timed at a few of its occurrences, chosen by its use of the caches: long,
+heavy or light. A few occurrences before each run too (the warm-up prefix), so that a brick that is
+measured separately has neighbours. Occurrences with different weights in the model have different
+weights in the walk. It must not know how steps are run, nor how many samples they get.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Build the walk over a model: which occurrences it runs, on which memory, with whose weights.
+"""Builds the walk over a model: which occurrences it runs, on which memory, with whose weights.
 
-See research/measuring.md. Must not know how steps are run, nor how many samples they get.
+Inputs whose values decide what a brick does get a buffer of their own. See research/measuring.md.
+Must not know how steps are run, nor how many samples they get.
 """
 
 from __future__ import annotations

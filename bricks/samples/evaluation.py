@@ -1,6 +1,8 @@
-"""Results of evaluating a model with a runtime against a reference in double precision.
+"""Results of checking outputs: of a model against double precision, of bricks against their model.
 
-Plain data. Must not know how values are computed, nor which deviation is an error.
+Plain data. Norms and heat maps of the difference of two tensors are Deep500's metrics of an
+operator's accuracy (Ben-Nun et al., IPDPS 2019); the tolerance of derivatives relative to finite
+differences is here too. Must not know how values are computed, nor which deviation is an error.
 """
 
 from __future__ import annotations

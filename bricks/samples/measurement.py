@@ -1,6 +1,8 @@
 """The result of measuring: raw samples, or a failure with its reason, as two separate types.
 
-Here because the store and all estimates read it. Must not know how samples are taken.
+Conditions of sampling (load of other processes, noisy rounds, bricks that were sampled again) are
+one type, which results of campaigns, benches and fleets report. Here because the store and all
+estimates read it. Must not know how samples are taken.
 """
 
 from __future__ import annotations

@@ -1,7 +1,14 @@
-"""Runs of a model whose sizes change from run to run, in one session with open dimensions.
+"""What running whole models shows: a profile by the runtime, memory peaks, runs of changing sizes.
 
-A runtime prepares for sizes that it has not run before: its arena grows, kernels are compiled for
-the new shapes. Plain data. Must not know how runs are timed.
+Recording a profile takes time itself, so a profiled run is slower than an ordinary one: a profile
+is shown next to measurements, and never used as one. A runtime prepares for sizes that it has not
+run before: its arena grows, kernels are compiled for the new shapes.
+
+A runtime may order a graph differently each time it optimises it, and may rename the nodes that it
+adds. So nodes are matched with the occurrences of a plan by name where names are stable; their
+neighbours are matched through connections; all others by the time of their run: after their
+producers and before their consumers. Must not know how runs are recorded or timed, nor how a
+profile is drawn.
 """
 
 from __future__ import annotations

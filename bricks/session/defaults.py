@@ -1,4 +1,4 @@
-"""The defaults of a bench, and the limits of its options.
+"""The defaults of a bench, and the limits of its options, such as the processors of this host.
 
 Here so that the command line can show them without importing the measuring code. Must not know how
 they are used.
@@ -34,6 +34,7 @@ __all__ = [
     "PROGRAMS_RUNTIME",
     "RUNTIME",
     "TIMEOUT_S",
+    "refuse_crowding",
 ]
 
 CACHE = "cache"

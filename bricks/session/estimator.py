@@ -1,7 +1,8 @@
 """Estimates of models on any target of a cache, from measured and predicted bricks.
 
-Here so that several models share the latency model of each target. Nothing is measured here. Must
-not know how bricks are measured.
+Here so that several models share the latency model of each target. A workspace has two estimators:
+one from all measurements, one from those of this host. Nothing is measured here. Must not know how
+bricks are measured.
 """
 
 from __future__ import annotations

@@ -2,7 +2,12 @@
 
 Here because it decides when a target's :class:`~bricks.session.latency_model.LatencyModel` is
 learned: at the first request, and at the first one after new measurements. While these are few,
-other targets inform it. Must not know how bricks are measured.
+other targets inform it.
+
+Small matrices are computed on one thread: more threads wait for each other longer than they
+compute. On two busy cores, solving for a hundred bricks with two threads takes a hundred times as
+long. And what one thread computes does not depend on how many there are. Must not know how bricks
+are measured.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The latency model of a target: a predictor learned from its measurements at one moment.
 
-It never changes: after new measurements, :mod:`bricks.session.latencies` has another one. Learning
-imports libraries that take a moment, so that they are imported where something is learned. Must not
-know when anything is learned.
+It never changes: after new measurements, :mod:`bricks.session.latencies` has another one. Other
+targets are training data for a target with few measurements of its own. Learning imports libraries
+that take a moment, so that they are imported where something is learned. Must not know when
+anything is learned.
 """
 
 from __future__ import annotations

@@ -1,6 +1,13 @@
 """The peak rates of a target: operations and bytes per second that measured bricks have reached.
 
-Peaks of this host are measured on request. Must not know how peaks are used.
+Peaks of this host are measured on request.
+
+A roofline (Williams et al., Communications of the ACM, 2009) needs both figures of the machine.
+They are measured like any brick, with the same runtime and threads, so that the rates of a model's
+bricks are compared with the best rates of this runtime, and not with a data sheet. No kernel is the
+fastest on every machine: of several kernels and shapes, the best one counts. A cache is faster than
+memory: how fast depends on how much is read and written (Ilic et al., IEEE Computer Architecture
+Letters, 2014), so streams of several sizes are measured. Must not know how peaks are used.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The bricks of one target in a source of measurements, and their latencies.
 
-Read once, and again as far as new measurements are announced. Must not know what is learned from
-it, nor how bricks are measured.
+Read once, and again as far as new measurements are announced; with the conditions that the host was
+watched in, and how its bricks follow them. Must not know what is learned from it, nor how bricks
+are measured.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Measures what the cache lacks: bricks of models, bricks by themselves, and whole models.
 
-Must not know how anything is sampled, nor how results are used.
+A target is probed by the few most informative bricks, so that the others are predicted. Summaries
+of both are plain data. Must not know how anything is sampled, nor how results are used.
 """
 
 from __future__ import annotations

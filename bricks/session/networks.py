@@ -1,7 +1,7 @@
-"""Networks measured into a cache, between ranks on this host or on several.
+"""Networks measured into a cache, between ranks on this host or on several; loaded again.
 
-Here because collectives are measured into a cache as bricks are. Must not know how ranks are
-reached, nor how anything is shown.
+Here because collectives are measured into a cache as bricks are. On this host, ranks use its
+loopback, or links of a given rate. Must not know how ranks are reached, nor how anything is shown.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The options of a bench: checked, and converted into the settings of its parts.
 
-Here so that every part gets valid settings. Must not know how the parts use them.
+Here so that every part gets valid settings, and the target that they describe on a host. Must not
+know how the parts use them.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Options:
     again bricks that failed before; ``memory_bytes`` limits the worker (default: while measuring,
     twice the weights of the largest model and its largest weight, and 1 GiB; never more than nine
     tenths of the available memory). ``graph_timeout_s`` limits the time for learning a model's
-    graph; the default grows with the size of the model (``measure.allowance``).
+    graph; the default grows with the size of the model (``measure.protocol.models``).
 
     ``effort`` says how much is measured: ``full`` all bricks, ``balanced`` and ``quick`` those that
     matter most to the models, while the others are predicted (``predict.effort.EFFORTS``).

@@ -1,7 +1,9 @@
 """The plans of models: from the cache if they are known, else decomposed and stored there.
 
-Here for models of one granularity on one target; plans on other targets are only looked up. Must
-not know how bricks are measured.
+Here for models of one granularity on one target; plans on other targets are only looked up, in the
+cache or in published measurements. A plan serves every target whose runtime executes the same
+graph. A program that was recorded on a processor is translated to its calls on an accelerator by
+its runtime's offer, without running anything. Must not know how bricks are measured.
 """
 
 from __future__ import annotations
@@ -183,7 +185,6 @@ class Plans:
 
     def _decomposed_on(self, model: Model, target: Target) -> Decomposition:
         """A recorded program on an accelerator, where its plan may be known."""
-
         there, notes = translated(model, target)
         known = self._known.find(there.digest, target, model.name)
         if known is not None:

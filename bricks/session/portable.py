@@ -1,6 +1,7 @@
 """The content of a portable suite: the bricks of models in groups, what matters most first.
 
-Must not know any runtime, nor how archives are written.
+What its program has measured elsewhere is imported here. Must not know any runtime, nor how
+archives are written.
 """
 
 from __future__ import annotations

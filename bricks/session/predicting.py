@@ -1,6 +1,8 @@
 """Predicts latencies of models on any target of a cache, recomposed from their bricks.
 
-Bricks that are missing here may be measured first. Must not know how that is done.
+Bricks that are missing here may be measured first. Predictions for the present moment take the
+conditions of this host from a second of its reference kernels. Must not know how bricks are
+measured.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Targets of a cache by the names that users give systems.
 
-Must not know what is asked about them.
+A card that nobody measured is a system too, known by its published peaks alone; its host and
+runtime are taken to be those of a measured system. Must not know what is asked about targets.
 """
 
 from __future__ import annotations

@@ -1,7 +1,17 @@
 """Measurements out of a profiler's trace: samples of the bricks that its calls equal.
 
 They are less certain than a campaign's: the profiler takes time of its own, there are few steps,
-and of a device's cache only the state in these steps. Must not know how traces are written.
+and of a device's cache only the state in these steps.
+
+The profiler slows down the host, so its samples are never mixed with others: the target's system
+has a fact of its own. A trace names its GPU, and little else of its host.
+
+Probes of call overhead are pairs of a real step and of the same calls alone. Steps of a trace are
+such pairs. They do not tell a phase's fixed part from the part of each call, so all of it counts
+for its calls, and the other pairs have no difference.
+
+A profiler writes no shapes of lists of indices, so a gather of many rows looks like one of few; nor
+long lists. The call that reads the rows states their shape. Must not know how traces are written.
 """
 
 from __future__ import annotations

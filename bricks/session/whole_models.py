@@ -1,6 +1,7 @@
 """Runs whole models in a worker: verified against their bricks, evaluated, profiled, served.
 
-Must not know what a worker does for that.
+Their peak memory is measured so, or predicted from their plans. Must not know what a worker does
+for that.
 """
 
 from __future__ import annotations

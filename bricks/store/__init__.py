@@ -4,31 +4,29 @@ One database holds systems, targets, plans, bricks, measurements and failures. I
 folder by default and any database SQLAlchemy speaks to by URL. Several processes, on several hosts,
 may work on one cache: a measurement is claimed before it is made, so that it is made once.
 
-    store.py             ``Store``, the class that other packages use
+    store.py             ``Store``, the class that other packages use; its content as a whole
     systems.py           its systems, networks and targets
     plans.py             its plans and bricks
     measurements.py      its results
     claims.py            what processes hold of it
-    contents.py          all of it: counted, checked, exported, merged
     database.py          the connection that they share
     engine.py            transactions; where database errors become StoreError
-    schema.py            the tables and the history of their version
-    migrations.py        how an older cache becomes a current one
+    layout.py            the history of their version, and the words that rows use
+    schema.py            the tables; how an older cache becomes a current one
     rows.py              rows to frozen data and back
     measurement_rows.py  rows of measurements and rounds: selected, locked, added to
     owners.py            the owner of a claim, and whether its process still lives
-    integrity.py         whether the database file is whole
+    database_file.py     where the database file lies, and whether it is whole
     audit.py             what ``verify`` checks
-    stats.py             counts of a cache's rows
-    export.py            rows to records that travel
+    export.py            rows to records that travel; counts of rows
     records.py           records to frozen data
     merge.py             records of another cache to rows
     results_file.py      files of records
-    reading.py           ``Reading``, what can be asked of any source of measurements
+    reading.py           ``Reading``, what can be asked of any source of measurements;
+                         ``Union``: several sources as one
     published.py         measurements that ship with the package
-    published_index.py   which files they are in
+    published_index.py   which files they are in, and where in a file
     published_file.py    one of these files
-    union.py             several sources as one
 
 Each name is loaded when it is first used: an answer from the cache needs few of these modules. The
 package must not know how anything is decomposed, measured or estimated.
@@ -49,9 +47,9 @@ if TYPE_CHECKING:
     from bricks.store.store import Store
 
 _MODULES = {
-    "SCHEMA_VERSION": "layout", "CacheStats": "stats", "Claim": "owners", "Merged": "merge",
+    "SCHEMA_VERSION": "layout", "CacheStats": "export", "Claim": "owners", "Merged": "merge",
     "Owner": "owners", "Published": "published", "Reading": "reading", "Store": "store",
-    "Union": "union", "alive": "owners",
+    "Union": "reading", "alive": "owners",
 }  # fmt: skip
 
 __all__ = [

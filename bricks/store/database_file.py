@@ -1,8 +1,10 @@
-"""Whether the database file itself is whole, as far as SQLite can find out.
+"""The database file of a cache: where it lies, whether it is whole, what SQLite's refusals mean.
 
-SQLite keeps no checksums: it notices contradictions in its own structure, and a file that ends too
-early. ``audit.py`` checks the content of rows. A database server has no file to check. Must not
-know the tables.
+A cache lies in a folder with a file of SQLite, or at the URL of a database; a database server has
+no file to check. SQLite keeps no checksums: it notices contradictions in its own structure, and a
+file that ends too early. ``audit.py`` checks the content of rows. Each error of SQLite becomes a
+line that says what to do; separate from the engine, so that reading a file needs no library but
+SQLite's driver. Must not know the tables.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Exports rows of a cache as records of plain JSON, for another cache.
+"""Exports rows of a cache as records of plain JSON, for another cache; counts them.
 
 A reader of the records needs nothing but them: a record names keys, and the records of these keys
-come before it. Each function works inside a transaction that the caller opened. Must not know how
-records are written to files (``results_file.py``), nor how they are merged (``merge.py``).
+come before it. Each function works inside a transaction that the caller opened. Counts of a damaged
+file may be too low, so the caller checks it first. Must not know how records are written to files
+(``results_file.py``), nor how they are merged (``merge.py``).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Separate from the tables (:mod:`bricks.store.schema`), so that reading needs no library for them.
 """
 
-# History. Every change of a table raises the version and adds a step to migrations.py.
+# History. Every change of a table raises the version and adds a step to schema.py.
 #   1  first layout
 #   2  rounds have the conditions they met: reference_s, waited_share
 #   3  rounds have the reference's latency after them too: reference_end_s; plans are made anew,

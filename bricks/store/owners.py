@@ -1,4 +1,4 @@
-"""The owner of a claim on a measurement, and whether the claim still counts.
+"""The owner of a claim on a measurement: its process, its name, and whether the claim still counts.
 
 A claim names a process. On the host of that process every other process can see whether it still
 lives, so the claims of a killed run are free at once; on other hosts only the end of the lease says

@@ -1,7 +1,18 @@
-"""The index of a folder of published measurements: which files there are, and of which targets.
+"""Indexes of published measurements: the files of a folder, and the lines of one file.
 
-Separate because what is published is known without reading any of the files. Must not know what
-files contain.
+The first says which files there are, and of which targets: what is published is known without
+reading any of them.
+
+The second has the lines of one file, each compressed by itself and found by key: a published file
+is one compressed stream, so that reading a line of it unpacks all before it. The index is made when
+the file is first read, and kept as a derived file under the file's digest. It is never believed:
+each part has a checksum, and callers rebuild it after :class:`IndexDamaged`.
+
+    magic · lines · sections · header · size and SHA-256 of the header
+
+A section is a JSON object from keys to lists that begin with the place and size of a line; the
+header is a JSON object with the place, size and SHA-256 of each section. Must not know what lines
+contain.
 """
 
 from __future__ import annotations

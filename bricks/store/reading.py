@@ -1,7 +1,8 @@
-"""The read interface of measurements, in a cache or in published files.
+"""The read interface of measurements, in a cache or in published files, or in several as one.
 
-Separate so that estimates and predictions do not depend on where a measurement comes from. Must not
-know how anything is written.
+Separate so that estimates and predictions do not depend on where a measurement comes from. Of
+several sources the cache's own plans and results win; nothing is ever copied. Must not know how
+anything is written.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
-"""Decodes records of results files into frozen data, for merging and reading.
+"""Records of results files to frozen data, for merging and reading; rounds to JSON and back.
 
-Each record is validated in isolation. Must not know how records are used.
+Each record is validated in isolation. Rounds look the same in the table of rounds and in results
+files: samples are a list of seconds, and where kernels ran on a device of ``[host_s, [[kernel,
+device_s], …]]``, with the displaced bytes if they are known. A record of a round whose device was
+observed ends with its state. Must not know how records are used.
 """
 
 from __future__ import annotations

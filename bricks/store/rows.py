@@ -1,7 +1,8 @@
 """Rows to frozen data and back.
 
-The only place that knows how systems, targets, bricks and plans look as columns. A row that does
-not decode is an error that names it, never a guess. Must not query.
+The only place that knows how systems, targets, bricks, plans and rounds look as columns. A row that
+does not decode is an error that names it, never a guess. Rounds are read in the order in which they
+were taken; one that is damaged or lost is an error that names its measurement. Must not write.
 """
 
 from __future__ import annotations

@@ -1,10 +1,14 @@
-"""The tables of the cache; :mod:`bricks.store.layout` has the version of their layout.
+"""The tables of the cache, and the migrations of older ones; ``layout.py`` has their version.
 
 The layout is a format: other versions of the package, and other programs, read it. It is here by
-itself so that it can be read as a whole. It must not know how it is queried or migrated.
+itself so that it can be read as a whole.
 
 JSON is kept as text that Python writes and reads: the same bytes on every database, and the order
 of keys (which is meaning in a brick's inputs) survives. Nothing is pickled.
+
+An empty database gets the current tables. An older cache is migrated, step by step, in one
+transaction: it is either all migrated or untouched. A newer cache, or a database that is none of
+ours, is refused and left unchanged. Must not know how the tables are queried.
 """
 
 from __future__ import annotations
@@ -150,7 +154,7 @@ rounds = Table(
         autoincrement=False,
     ),
     Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("samples", Text, nullable=False),  # JSON list of raw samples, see round_records.py
+    Column("samples", Text, nullable=False),  # JSON list of raw samples, see records.py
     Column("sample_count", Integer, nullable=False),
     Column("host", Text),  # JSON, see HostConditions.to_json; null: not known
     Column("waited_share", Double),  # of the round's time; null: not known

@@ -1,8 +1,9 @@
-"""The interface of the cache: repositories over one database connection.
+"""The interface of the cache: repositories over one database connection, and its whole content.
 
 A call of a repository is one transaction: it does its whole work or, after an error, nothing. Every
-error of the database becomes a StoreError of one line. Must not know how models are decomposed,
-measured or recomposed.
+error of the database becomes a StoreError of one line. The content as a whole is counted, checked,
+exported, and merged with another's. Must not know how models are decomposed, measured or
+recomposed.
 """
 
 from __future__ import annotations
@@ -57,7 +58,6 @@ class Store(Closing):
     @cached_property
     def contents(self) -> CacheContents:
         """The whole content."""
-
         return CacheContents(self._database, self._watch)
 
     @cached_property

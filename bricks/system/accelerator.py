@@ -1,6 +1,7 @@
-"""An accelerator of a host: the facts of a GPU that determine how fast its kernels run.
+"""An accelerator of a host: the facts of a GPU that determine how fast it is, and its state.
 
-A system with an accelerator has these facts in its identity. Must not know any runtime.
+A system with an accelerator has these facts in its identity; the state at one time, such as a
+lowered clock, belongs to a measurement. Must not know any runtime.
 """
 
 from __future__ import annotations

@@ -2,7 +2,12 @@
 
 A container sees the whole host in ``/proc`` but gets a share of it; threads and memory beyond that
 share only slow a measurement down. Handles both versions of control groups; must not know what the
-processor is. Every function takes the root of the file system, so that tests can provide one.
+processor is. Every function that reads limits takes the root of the file system, so that tests can
+provide one.
+
+Under a quota below one processor a thread runs until its budget is spent, and stops: the kernel
+gives a control group ``share`` · ``period_s`` seconds of a processor in each period (CFS bandwidth
+control, Turner et al., 2010).
 """
 
 from __future__ import annotations

@@ -2,7 +2,9 @@
 
 They travel as a folder at the end of the worker's path: what the user's Python has comes first, and
 nothing is installed there. For a Python of this process's version the folder links to the packages
-of this process; else, or where these do not fit, pip fills it. Must not know any runtime.
+of this process; else, or where these do not fit, pip fills it. A Python is asked what it has by
+running it, since only itself knows its path; nothing of it is imported here. Must not know any
+runtime.
 """
 
 from __future__ import annotations

@@ -248,7 +248,7 @@ def test_a_loop_without_end_is_ended(
     with Bench(tmp_path / "c", granularity=granularity, threads=1) as bench:
         hostile = bench.read(path)
         with monkeypatch.context() as impatient:
-            impatient.setattr(models, "MIN_S", 1.0)
+            impatient.setattr(models, "MIN_REQUEST_S", 1.0)
             with refused(WorkerError, "model", "1 s"):
                 bench.decompose(hostile)
         bench.decompose(bench.read(save(mlp(), tmp_path, "next.onnx")))

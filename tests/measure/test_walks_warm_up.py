@@ -68,7 +68,7 @@ class CountedInstruments(Instruments):
 
 @pytest.fixture
 def worker(monkeypatch: pytest.MonkeyPatch) -> Worker:
-    monkeypatch.setattr("bricks.measure.worker.warm_up.time.perf_counter", CLOCK)
+    monkeypatch.setattr("bricks.measure.worker.walking.time.perf_counter", CLOCK)
     monkeypatch.setattr(
         FakeBackend, "load", lambda self, proto, *, key, **_: LOADED.get(key, KERNEL)
     )

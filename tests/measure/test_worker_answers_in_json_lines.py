@@ -397,7 +397,7 @@ def test_it_is_said_where_there_is_too_little_memory_to_evict_the_caches(
             raise MemoryError
         return ones(size, dtype)
 
-    monkeypatch.setattr("bricks.measure.worker.cache_evictor.np.ones", scarce)
+    monkeypatch.setattr("bricks.measure.worker.instruments.np.ones", scarce)
     worker = Worker(lambda message: None)
     worker.answer(HELLO)
     relu = model([node("Relu", ["x"], ["y"])], [value("x", [4])], [value("y", [4])])

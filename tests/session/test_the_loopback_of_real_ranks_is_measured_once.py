@@ -78,7 +78,7 @@ def test_what_is_known_under_another_name_is_used_and_only_what_lacks_is_measure
 def test_ranks_that_share_cores_otherwise_are_another_network_with_a_name_of_its_own(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bricks.session.local_networks.logical_cpus", lambda: [0, 1])
+    monkeypatch.setattr("bricks.session.networks.logical_cpus", lambda: [0, 1])
     two, three = asked(store, 2, ["broadcast"])[0], asked(store, 3, ["broadcast"])[0]
     assert two.fingerprint["key"] != three.fingerprint["key"]
     assert (two.name, three.name) == ("loopback", "loopback-3")

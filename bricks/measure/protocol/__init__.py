@@ -4,7 +4,8 @@ A request is a frozen dataclass, and its type names the type of its answer (:mod
 pipe it is ``{"op": TYPE, …}`` with its fields; the answer is ``{"ok": …}`` or ``{"error": TEXT}``.
 Before the answer, the worker may send lines ``{"at": N}``: step N is about to run.
 Nothing is pickled, so a worker may live in another Python environment. Models travel as base64 of
-their bytes, without weights. This package must not know how a request is answered.
+their bytes, without weights. What a line is, and the environment variables with which a worker
+starts, are here; the requests are in modules. This package must not know how a request is answered.
 """
 
 from __future__ import annotations

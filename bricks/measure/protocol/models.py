@@ -1,4 +1,10 @@
-"""Requests for graphs of models: as executed, as recorded, with shapes, with values."""
+"""Requests about a model: its graphs, a profile, peaks of memory, and checks of its outputs.
+
+A file of a few bytes can make the worker optimise a graph, infer its shapes, or run it once without
+end. So each request has limits on its time and memory, which grow with the model: its size implies
+an ordinary cost, with a wide margin. A request that exceeds it has gone wrong, or the file is
+hostile. Must not know how requests are answered.
+"""
 
 from __future__ import annotations
 
@@ -190,6 +196,7 @@ class EvaluateModel(Request[Evaluation]):
     names: tuple[str, ...] | None = None
 
 
+# The least seconds of a request.
 # With these, a host ten times slower than any tested one stays within the limits.
 MIN_REQUEST_S = 5.0
 _NODE_S = 0.002

@@ -1,6 +1,10 @@
-"""The base type of requests: it names the type of the answer; JSON of both.
+"""The base type of requests: it names the type of the answer; JSON of both, and who answers.
 
-Must not know which requests exist.
+Typed values become JSON and return from it as the annotations of dataclasses declare. Numbers,
+strings and booleans are unchanged, bytes become base64, and sequences become lists, which are read
+as tuples. A dataclass within another value is a row, the list of its fields, so that tables are
+compact. A :class:`JsonType` is converted by its own methods. The methods of the worker that answer
+requests are found by their annotations too. Must not know which requests exist.
 """
 
 from __future__ import annotations

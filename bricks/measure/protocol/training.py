@@ -1,4 +1,8 @@
-"""Requests about a training: begin it, train an epoch, time loading and evaluation, check it."""
+"""Requests about a training, of one process or of several: ranks, which join one another.
+
+A training begins, trains an epoch, times loading and evaluation, and is checked; ranks time
+collectives and data-parallel steps.
+"""
 
 from __future__ import annotations
 

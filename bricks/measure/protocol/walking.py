@@ -1,4 +1,11 @@
-"""Requests to run loaded pieces: passes over steps, and the reference kernels."""
+"""Requests of measuring: make the backend, load pieces, bind them to memory, run walks over them.
+
+Pieces are bricks, whole models and probes.
+
+Calls of a recorded program allocate their results. Their addresses, and the page faults of touching
+new pages, depend on all allocations and frees before. So a walk allocates in place of the
+occurrences that it leaves out, and frees when the program does. Must not know how steps are run.
+"""
 
 from __future__ import annotations
 

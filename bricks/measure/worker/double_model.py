@@ -1,7 +1,8 @@
 """A model in which all floating-point numbers are doubles, for the reference of its accuracy.
 
 Models that would differ in double, and nodes that the onnx package's evaluator computes otherwise
-than the specification says, are refused by name. Must not know who evaluates the model.
+than the specification says, are refused by name; values that differ in each run are found. Must not
+know who evaluates the model.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
 """Handles requests to check outputs: of chained bricks, and of models against a reference.
 
-Must not know which pieces a worker has loaded, nor which results are acceptable.
+A model is evaluated several times and compared with its reference in double, in the worker process
+of the runtime in question: only norms and a heat map of large tensors leave it. The first node
+whose outputs diverge is found. Must not know which pieces a worker has loaded, nor which results
+are acceptable.
 """
 
 from __future__ import annotations

@@ -1,6 +1,10 @@
-"""Handles requests for graphs of models: executed, recorded, with shapes, with values.
+"""Handles requests for graphs of models: executed, recorded, with shapes, with values, quantised.
 
-Must not know how a graph is cut, nor which pieces a worker has loaded.
+The graph as written has types from a run where inference finds none. Values that operators read are
+observed, if their time depends on the values: one run on the model's inputs shows the distribution
+of each (see ``graph.sketch``), and the iterations of loops whose condition is computed. To
+quantise, the process must not have made the backend of the tool's runtime, whose sessions share
+threads. Must not know how a graph is cut, nor which pieces a worker has loaded.
 """
 
 from __future__ import annotations

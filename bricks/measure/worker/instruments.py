@@ -1,5 +1,10 @@
-"""Instruments of a worker's device, loaded when walks first use them.
+"""Instruments of a worker's device: reference kernels, eviction of the caches, the machine's state.
 
+The kernels and the memory that evicts are loaded when walks first use them. The conditions watch
+observes the machine around passes, and who else used the processors. Reference kernels take some
+milliseconds and are timed again only after ten times as long, so that they take a tenth of the time
+of measuring at most. The memory that evicts (see ``backends/instruments``) is kept from one walk to
+the next: on a virtual machine, filling new memory as large as the caches can take half a second.
 Must not know any walk.
 """
 

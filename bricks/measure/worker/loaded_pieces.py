@@ -1,6 +1,8 @@
 """Loads pieces (bricks, whole models, probes), and binds them to memory as steps.
 
-Must not know in which order steps run, nor what is measured.
+All steps of a walk share that memory, which is filled with ordinary numbers. Bound inputs and
+outputs are offsets into it, so that each step finds its inputs where the step before has written
+them. Must not know in which order steps run, nor what is measured.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The difference between two runs' outputs, which may be tensors, sequences or maps.
+"""Outputs of runs: the difference of two, be they tensors, sequences or maps; repeated runs.
 
-Must not know which programs computed them.
+Repeated runs keep the outputs of the first in a file. Must not know which programs computed them.
 """
 
 from __future__ import annotations

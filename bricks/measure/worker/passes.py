@@ -1,6 +1,8 @@
 """Makes passes over the steps of a walk: step by step, announced or not, or in few calls.
 
-Must not know how many passes there are, nor what happens between passes.
+Several steps run in one call where the runtime can; such calls are kept between walks. Watching
+kernels on a device slows the host, so the kernels of a walk are timed in a pass of their own, after
+those that time the host. Must not know how many passes there are, nor what happens between passes.
 """
 
 from __future__ import annotations

@@ -2,7 +2,9 @@
 
 The model is rewritten so that all floating-point numbers are doubles, and run by the evaluator that
 the onnx package has for reference. Weights, inputs and values go to a file, so that every runtime
-computes with the same numbers. Must not know which runtime is compared with it.
+computes with the same numbers. Data that the model's files lack are synthetic, and follow from the
+seed and the names: so every process that checks a model computes with the same numbers. Must not
+know which runtime is compared with it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""The backend of this process, which the first request makes.
+"""The backend of this process, which the first request makes, and the memory that it may take.
 
-Must not know what the backend is used for.
+With a limit (``RLIMIT_DATA``), a brick or a model that is too large fails by itself, before the
+kernel starts to kill processes; a platform without such a limit limits nothing. Freed memory is
+returned to the system. Must not know what the backend is used for.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Handles requests to serve models: loads instances, and serves a load generator with them.
+"""Handles requests to serve models and to generate text.
 
-Must not know when samples arrive, nor any prediction.
+Loads instances, and serves a load generator with them; a decoder is loaded for any number of
+tokens. Must not know when samples arrive, nor any prediction.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Handles requests about a training: begin it, train an epoch, time loading, check it.
+"""Handles requests about a training: begin it, train an epoch, time loading, check it; of ranks.
 
 One program is trained at a time; beginning another one drops it. A request trains one epoch, so
-that an interrupted run loses no more. Must not know when a training ends.
+that an interrupted run loses no more. A rank joins others, and times collectives and data-parallel
+steps with them. Must not know when a training ends.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Verifies that a decomposition is exact: chains its bricks, and compares with the whole model.
 
 Both run in the worker process on the same synthetic inputs, with the model's own weights where its
-files have them and synthetic ones elsewhere. Chaining the nodes of the executed graph
-must give bitwise the same outputs. Pieces of the source graph are optimised one by one, so their
-floating-point sums may be in another order, and so may those of nodes that a runtime fuses. It must
-not know how bricks are measured.
+files have them and synthetic ones elsewhere. Bricks run one after the other, each on the outputs of
+the bricks before it. Chaining the nodes of the executed graph must give bitwise the same outputs.
+Pieces of the source graph are optimised one by one, so their floating-point sums may be in another
+order, and so may those of nodes that a runtime fuses. Newly cut pieces are chained by the stored
+plan, or by one cut with equal weights. It must not know how bricks are measured.
 """
 
 from __future__ import annotations

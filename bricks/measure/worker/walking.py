@@ -1,6 +1,8 @@
-"""Handles requests to run walks: warm-up, timed passes, and the conditions during these.
+"""Handles requests to load pieces, and to run walks over them: warm-up, timed passes, conditions.
 
-Must not know of the store, of how walks are chosen, or of why a walk is run.
+Both share a state. The contents that a walk leaves in the caches of each core settle within some
+untimed passes; a device is heated before the walks of a worker. Must not know of the store, of how
+walks are chosen, or of why a walk is run.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Handles requests about a whole model: a profile by the runtime, peaks of memory, its sizes.
 
-Must not know how a model is cut.
+Of memory, all pages of mapped weights count, even those that these inputs do not touch. The C
+library of this process should return freed memory at once (``measure.worker_process.Freed``), so
+that only memory of the runtime counts. Must not know how a model is cut.
 """
 
 from __future__ import annotations

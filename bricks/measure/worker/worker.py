@@ -1,7 +1,10 @@
-"""The worker: passes each request to the method that handles its type, in the child process.
+"""The worker: its main loop, and the method that handles each request, in the child process.
 
-If the process dies (of a crash of the runtime, for lack of memory, or ended by the parent because
-it hangs), only this process ends. Must not know of the store, or of why a request is sent.
+Run as ``python -m bricks.measure.worker``. It speaks JSON lines on standard input and output (see
+``measure/protocol``), and turns exceptions into error messages, so that a failed request does not
+end the process. It ends with the parent. If it dies (of a crash of the runtime, for lack of memory,
+or ended by the parent because it hangs), only this process ends. Must not know of the store, or of
+why a request is sent.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def compare_networks(
     """Compare ``models`` over the runtimes of ``workspaces``, each evaluated ``repeats`` times.
 
     ``tolerance`` is the greatest difference of a value that is no error, relative to its greatest
-    magnitude; by default the tolerance of its type (``measure/worker/output_difference.py``).
+    magnitude; by default the tolerance of its type (``measure/worker/outputs.py``).
     Missing results of a runtime have a reason.
     """
     results = []

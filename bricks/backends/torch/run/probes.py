@@ -39,7 +39,7 @@ from bricks.units.sample import Sample
 if TYPE_CHECKING:
     from bricks.backends.base import Binding, BoundModel
 
-# The domain of the models that represent phases of these programs: see ``measure/overhead_walk``.
+# The domain of the models that represent phases of these programs: see ``measure/sampling_task``.
 DOMAIN = "org.pytorch.probe"
 
 
