@@ -18,9 +18,8 @@ from benchmarks.accuracy_page import CALLS, Case, Cut, Granularity, Row
 from benchmarks.ratios import microseconds
 from benchmarks.study import Benchmark, Run
 from bricks import Bench, BricksError, Comparison, Measurement, ModelComparison
-from bricks.compose.basis import Basis
+from bricks.compose.basis import Basis, Results
 from bricks.compose.estimate import Estimate
-from bricks.compose.parts import Results
 from bricks.compose.recompose import recompose
 from bricks.compose.recomposition_error import composition_s
 from bricks.decompose.plan import Plan

@@ -24,9 +24,8 @@ from benchmarks.ratios import digits
 from benchmarks.study import Benchmark, Run
 from benchmarks.turns import Progress, Turns
 from bricks import Bench, Measurement, Model, StopRule
-from bricks.compose.basis import Basis
+from bricks.compose.basis import Basis, Results
 from bricks.compose.estimate import Estimate, IncompleteEstimate
-from bricks.compose.parts import Results
 from bricks.compose.recompose import recompose
 from bricks.decompose.plan import Decomposition, Plan
 from bricks.measure.conditions import Conditions

@@ -33,9 +33,8 @@ from bricks.compose.recompose import recompose
 from bricks.decompose.plan import Brick, Plan
 from bricks.measure.campaign_result import CampaignResult, Progress
 from bricks.measure.jobs import ModelJob
-from bricks.predict.context import in_context
 from bricks.predict.effort import EFFORTS
-from bricks.predict.features import BrickFeatures, extract_features
+from bricks.predict.features import BrickFeatures, extract_features, in_context
 from bricks.predict.prediction import BrickPredictions
 from bricks.predict.predictor import Predictor, learn
 from bricks.report.tables import number, percent

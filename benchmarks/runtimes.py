@@ -30,7 +30,7 @@ from benchmarks.study import Benchmark, Failed, Results, Run
 from bricks import BricksError, ModelComparison
 from bricks.graph.payload import is_referenced
 from bricks.graph.synthesis import Pool
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
 from bricks.report.tables import number, percent
 from bricks.zoo import entries, entry
 

@@ -28,7 +28,7 @@ from benchmarks.ratios import digits
 from benchmarks.study import Benchmark, Results, Run
 from bricks import BricksError
 from bricks.graph.synthesis import Pool
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
 
 BRICKS = [sys.executable, "-m", "bricks.cli.main"]
 NINE = (

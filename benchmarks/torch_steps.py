@@ -18,7 +18,7 @@ from benchmarks.ratios import Ratios, microseconds
 from benchmarks.study import Benchmark, Results, Run
 from bricks import Bench, BricksError, ModelComparison
 from bricks.graph.model import Model
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
 from bricks.report.tables import percent
 from bricks.samples.measurement import Measurement
 from bricks.samples.statistics import median

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from bricks.analysis.similarity import Similarity, similarity
     from bricks.analysis.target_diff import TargetDiff, diff_targets
     from bricks.api.bench import Bench
-    from bricks.compose.advice import PROMISE, per_million, risk
     from bricks.compose.estimate import Estimate, Gap, IncompleteEstimate, Share
+    from bricks.compose.interval_width import wide_interval
     from bricks.compose.memory.peak import PeakMemory, UnknownMemory
     from bricks.compose.schedule import Place, Rule, anything, not_two_of
-    from bricks.compose.wide_interval import wide_interval
+    from bricks.compose.slo import PROMISE, per_million, risk
     from bricks.decompose.occurrence import Occurrence
     from bricks.decompose.plan import Brick, Decomposition, Plan
     from bricks.errors import (
@@ -116,14 +116,14 @@ _ORIGIN = {
         "BackendError", "BricksError", "ModelError", "ShapeError", "StoreError", "SuiteError",
         "UsageError", "WorkerError",
     ),
-    "bricks.compose.advice": ("PROMISE", "per_million", "risk"),
+    "bricks.compose.slo": ("PROMISE", "per_million", "risk"),
     "bricks.studies.inference.result": (
         "Comparison", "ComparisonFailure", "ModelComparison", "Summary",
     ),
     "bricks.compose.estimate": ("Estimate", "Gap", "IncompleteEstimate", "Share"),
     "bricks.compose.memory.peak": ("PeakMemory", "UnknownMemory"),
     "bricks.compose.schedule": ("Place", "Rule", "anything", "not_two_of"),
-    "bricks.compose.wide_interval": ("wide_interval",),
+    "bricks.compose.interval_width": ("wide_interval",),
     "bricks.graph.model": ("Model",),
     "bricks.reading.read": ("read_model",),
     "bricks.measure.conditions": ("Conditions", "StopRule"),

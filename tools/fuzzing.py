@@ -41,9 +41,9 @@ from onnx import helper
 
 from bricks.api.bench import Bench
 from bricks.errors import BricksError
-from bricks.graph.denormals import denormal_share
 from bricks.graph.model import Model
 from bricks.graph.view import graph_of, parse_model
+from bricks.graph.weights import denormal_share
 from bricks.measure.conditions import Conditions, StopRule
 from bricks.measure.supervisor import WorkerDied
 from bricks.operators.integer_ranges import assumptions

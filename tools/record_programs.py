@@ -19,9 +19,9 @@ import onnx
 
 from bricks.backends import offer
 from bricks.graph.program import origin_of, state_of
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
 from bricks.graph.view import graph_of, parse_model, without_values
-from bricks.operators.work import flops
+from bricks.operators.registry import flops
 from bricks.sources import ZOO_FOLDER, Function, ReadOptions
 from bricks.system import environments
 from bricks.zoo import PROGRAMS, programs, put, zoo_folder

@@ -21,8 +21,7 @@ from benchmarks.markdown import table
 from benchmarks.ratios import digits, quantile
 from benchmarks.study import Results
 from benchmarks.study import Run as BenchmarkRun
-from bricks.compose.device.cache_state import CacheModel
-from bricks.compose.device.reuse import Reuse
+from bricks.compose.device.cache_state import CacheModel, Reuse
 from bricks.samples.statistics import median
 from bricks.system.cards import card_named
 

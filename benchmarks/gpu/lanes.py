@@ -35,7 +35,7 @@ from benchmarks.gpu.stepped import (
 from benchmarks.markdown import paragraphs, table
 from benchmarks.ratios import Ratios, digits, quantile
 from benchmarks.study import Results, Run
-from bricks.compose.device.host_cost import TINY_S, HostCosts, PhaseCost
+from bricks.compose.device.host_lane import TINY_S, HostCosts, PhaseCost
 from bricks.compose.device.launching import DeviceRun, RunMode, device_run
 from bricks.report.tables import percent
 from bricks.samples.statistics import median

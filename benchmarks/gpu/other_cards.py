@@ -23,8 +23,7 @@ from benchmarks.gpu.unmeasured import family_of, learned_without
 from benchmarks.markdown import paragraphs, table
 from benchmarks.ratios import Ratios, digits
 from benchmarks.study import Results, Run
-from bricks.predict.kernels.card_transfer import transferred
-from bricks.predict.kernels.kernel_prediction import KernelPrediction, total_s
+from bricks.predict.kernels.kernel_predictor import KernelPrediction, total_s, transferred
 from bricks.report.tables import percent
 from bricks.session.device_latencies import transfer_error
 from bricks.system.cards import card_named
@@ -32,7 +31,7 @@ from bricks.units.interval import Interval
 
 PROGRAM, BATCH = "resnet50_train_b64", 64
 SOURCES = {"h100-walks": "H100", "h200-walks": "H200"}
-# Cards by which the rule was chosen among four (bricks/predict/kernels/card_transfer.py), one of
+# Cards by which the rule was chosen among four (bricks/predict/kernels/kernel_predictor.py), one of
 # each class; and cards that were measured here.
 CHOSEN, HERE = frozenset({"v100-16gb", "a100", "rtx3090"}), frozenset({"h100", "h200"})
 PUBLISHED = Path(__file__).resolve().parents[1] / "results" / "gpu" / "throughputs.csv"

@@ -17,8 +17,8 @@ from typing import Any
 
 import onnx
 
-from bricks.graph.graph import Graph
 from bricks.graph.host_calls import note_host_calls
+from bricks.graph.model import Graph
 from bricks.graph.view import graph_of
 from bricks.units.sample import Kernel
 

@@ -18,9 +18,9 @@ from benchmarks.gpu.folds import folds_of
 from benchmarks.gpu.measured import MeasuredProgram, measured
 from benchmarks.gpu.raw import Nulls, RawProgram, Turn, programs, read
 from benchmarks.ratios import Ratios, digits
-from bricks.compose.device.host_cost import TINY_S, PhaseTimes
+from bricks.compose.device.host_lane import TINY_S, PhaseTimes
 from bricks.compose.device.launching import LaunchCosts
-from bricks.graph.program_phases import FORWARD, INFERENCE
+from bricks.graph.call import FORWARD, INFERENCE
 from bricks.report.tables import percent
 from bricks.samples.statistics import median
 from bricks.units.interval import Interval

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.gpu.raw import Run, SweptCall
+from bricks.decompose.build import single_call
 from bricks.decompose.plan import Brick
-from bricks.decompose.single_call import single_call
 from bricks.graph.program import Call, Port, contiguous
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
 from bricks.samples.measurement import Measurement, Round
 from bricks.units.sample import Sample
 

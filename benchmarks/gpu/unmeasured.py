@@ -23,9 +23,12 @@ from benchmarks.markdown import paragraphs, table
 from benchmarks.ratios import Ratios, digits, quantile
 from benchmarks.study import Results, Run
 from bricks.decompose.plan import Brick
-from bricks.predict.kernels.card_transfer import transferred
-from bricks.predict.kernels.kernel_prediction import KernelPrediction, total_s
-from bricks.predict.kernels.kernel_predictor import KernelPredictor
+from bricks.predict.kernels.kernel_predictor import (
+    KernelPrediction,
+    KernelPredictor,
+    total_s,
+    transferred,
+)
 from bricks.report.tables import percent
 from bricks.samples.measurement import Measurement
 from bricks.system.cards import card_named
@@ -40,7 +43,7 @@ _FAMILIES: Mapping[str, str] = {
     "wav2vec2": "wav2vec2", "dlrm": "dlrm", "wide_and_deep": "wide and deep", "wide": "wide",
     "unet": "unet", "diffusion": "unet", "gcn": "gcn", "probe": "probe",
 }  # fmt: skip
-# Families on which the lengths of covariances were found (bricks/predict/kernels/parameters.py).
+# Families on which the lengths of covariances were found (bricks/predict/kernels/kernel_process.py).
 _TUNED = frozenset({"llama", "resnet", "vit", "gpt2", "dlrm", "unet", "wide", "probe"})
 ALL, MEASURED = "never measured", f"measured on the {LEARNED.upper()}"
 

@@ -23,11 +23,11 @@ from benchmarks.gpu.unmeasured import ALL, Case, StepProgram, family_of, step_pr
 from benchmarks.markdown import paragraphs, table
 from benchmarks.ratios import Ratios, digits
 from benchmarks.study import Results, Run
-from bricks.compose.device.host_cost import HostCosts
+from bricks.compose.device.host_lane import HostCosts
 from bricks.compose.device.recompose import HOST_SHARE
 from bricks.compose.recomposition_error import OTHER_HOST_CALLS_SHARE
 from bricks.decompose.plan import Brick
-from bricks.predict.kernels.host_times import HostTimes
+from bricks.predict.kernels.learned_kernels import HostTimes
 from bricks.report.tables import percent
 from bricks.samples.measurement import Measurement
 from bricks.units.interval import Interval

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bricks.analysis.advice import AdvisedSetting, Candidate, NoSetting
-from bricks.compose.advice import per_million
 from bricks.compose.queueing.batching import batch_sizes
 from bricks.compose.queueing.run import complete_estimate, run_latency
-from bricks.compose.slo import meets_slo
+from bricks.compose.slo import MeetsSlo, meets_slo, per_million
 from bricks.errors import BricksError, ModelError
+from bricks.predict.cost import fit
+from bricks.samples.call_overhead import needed_by
 from bricks.session import predicting
 from bricks.session.agreement import kept
 from bricks.sources import Unread
@@ -27,6 +28,7 @@ from bricks.studies.serving.service import BatchLatency, ServiceTimes, batch_lat
 
 if TYPE_CHECKING:
     from bricks.compose.basis import Basis
+    from bricks.decompose.plan import Plan
     from bricks.graph.model import Model
     from bricks.session.agreement import Agreement
     from bricks.session.workspace import Workspace
@@ -317,3 +319,60 @@ def _pays(batches: Sequence[BatchLatency]) -> bool:
     """Whether the throughput of the largest batch is well above that of the next one."""
     before, largest = batches[-2:]
     return largest.throughput.value > (1 + _GROWTH) * before.throughput.value
+
+
+# Costs of unmeasured bricks are learned from at most so many measured ones.
+_LEARNED_FROM = 300
+
+
+def deciding_setting(candidate: Candidate, here: Target) -> AdvisedSetting | None:
+    """The undecided setting that is worth measuring; None for a candidate that is decided.
+
+    Of those that may do with the fewest hosts, one on the system of ``here``, else the fastest.
+    """
+    if not candidate.undecided:
+        return None
+    fewest = None if candidate.range is None else candidate.range.fewest
+    open_ = [
+        setting
+        for setting in candidate.settings
+        if setting.meets_slo is MeetsSlo.UNCERTAIN
+        and (setting.hosts is None or setting.hosts.fewest == fewest)
+    ]
+    return min(open_, key=lambda of: _order(of, here), default=None)
+
+
+def _order(of: AdvisedSetting, here: Target) -> tuple[bool, float]:
+    return of.target.system.key != here.system.key, of.latency_s.value
+
+
+def measured_again(setting: AdvisedSetting) -> bool:
+    """Whether all of the setting's estimate is measured, so that only further rounds decide."""
+    of = setting.provenance
+    return not round(of.published_share + of.predicted_share, 6)
+
+
+def measuring_s(workspace: Workspace, plan: Plan, target: Target) -> float | None:
+    """About how many seconds measuring ``plan`` on ``target`` takes; None if it is not known.
+
+    Bricks in the own cache count only where all are measured, and so would be measured again.
+    """
+    keys = [*needed_by(plan)]
+    own = workspace.store.measurements.results(target.key, keys)
+    missing = [key for key in keys if key not in own] or keys
+    costs = workspace.known.measurements.costs(target.key)
+    known_s = sum(costs[key] for key in missing if key in costs)
+    rest = [key for key in missing if key not in costs]
+    if not rest:
+        return known_s
+    predicted_s = _predicted_s(workspace, rest, costs)
+    return None if predicted_s is None else known_s + predicted_s
+
+
+def _predicted_s(workspace: Workspace, keys: list[str], costs: dict[str, float]) -> float | None:
+    """The seconds that bricks take which were never measured on a target with these ``costs``."""
+    learned = workspace.known.plans.load_bricks([*costs][-_LEARNED_FROM:])
+    model = fit([(brick, costs[key]) for key, brick in learned.items()])
+    if model is None:
+        return None
+    return model.cost_s(workspace.known.plans.load_bricks(keys).values()).value

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bricks.compose.advice import per_million
 from bricks.compose.estimate import Estimate
+from bricks.compose.slo import per_million
 from bricks.session import predicting
 from bricks.session.targets import as_there
 

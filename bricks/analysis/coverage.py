@@ -16,7 +16,7 @@ from bricks.samples.call_overhead import ALL_PROBES, PROBES
 from bricks.samples.measurement import Failure, Measurement
 
 if TYPE_CHECKING:
-    from bricks.compose.parts import Results
+    from bricks.compose.basis import Results
     from bricks.decompose.plan import Brick, Plan
     from bricks.session.workspace import Workspace
     from bricks.store import Reading

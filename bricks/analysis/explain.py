@@ -11,17 +11,17 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from bricks.analysis.explanation import BestImplementation, Explanation, same_work
 from bricks.analysis.explanation import explain as explained
-from bricks.analysis.gains import OWN, Gain, Replacement, gains
 from bricks.analysis.integer_execution import (
     FloatVersion,
     IntegerExecution,
     float_version,
     integer_execution,
 )
+from bricks.analysis.operator_times import OWN, Gain, Replacement, gains
 from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.compose.latencies import latencies
 from bricks.compose.recompose import recompose
@@ -32,16 +32,16 @@ from bricks.session.machine_peaks import Peaks, call_s, measured_peaks
 from bricks.sources import Unread
 from bricks.sources.quantised import Quantisation
 from bricks.sources.source import INT8
+from bricks.studies.inference.prediction import SETTING_FACTS, PredictedModel
 from bricks.units.interval import Interval
 
 if TYPE_CHECKING:
-    from bricks.analysis.explained import ExplainedModel
+    from bricks.analysis.explanation import OperatorPart, Part
     from bricks.decompose.plan import Plan
     from bricks.graph.model import Model
     from bricks.predict.features import BrickFeatures
     from bricks.session.workspace import Workspace
     from bricks.system import Runtime, Target
-    from bricks.units.interval import Interval
 
 # A smaller advantage than this counts as none: two measurements of one brick differ by as much.
 _NOTABLE = 0.05
@@ -276,3 +276,71 @@ def _quantised_plan(workspace: Workspace, model: Model, target: Target) -> Plan 
     except BricksError:  # it cannot be quantised, or its tool is not installed
         return None
     return workspace.plans.known_plan(digest, target=target)
+
+
+_NOT_MEASURED = Peaks()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedModel(PredictedModel):
+    """A prediction with its explanation, and what replacing its operators would gain.
+
+    The explanation is None where there is no prediction, ``integers`` for models in floats too.
+    """
+
+    FACTS: ClassVar = (
+        *(("parts", "bricks") if fact == ("shares", "bricks") else fact
+          for fact in PredictedModel.FACTS if fact not in SETTING_FACTS),
+        "fastest_s", "peaks", "operators", "gains", "integers",
+    )  # fmt: skip
+
+    explanation: Explanation | None = None
+    gains: tuple[Gain, ...] = ()
+    integers: IntegerExecution | None = None
+
+    @property
+    def LIKE(self) -> type:
+        """The class with the JSON facts of this object: incomplete estimates have one more."""
+        return IncompleteExplained if isinstance(self.estimate, IncompleteEstimate) else type(self)
+
+    @property
+    def parts(self) -> Sequence[Part]:
+        """Its bricks, the one that takes longest first."""
+        return () if self.explanation is None else self.explanation.parts
+
+    @property
+    def operators(self) -> Sequence[OperatorPart]:
+        """Its operators, the one that takes longest first."""
+        return () if self.explanation is None else self.explanation.operators
+
+    @property
+    def peaks(self) -> Peaks:
+        """The best rates of the machine."""
+        return _NOT_MEASURED if self.explanation is None else self.explanation.peaks
+
+    @property
+    def fastest_s(self) -> float | None:
+        """The latency with the fastest known implementation of each brick."""
+        return None if self.explanation is None else self.explanation.fastest_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncompleteExplained(ExplainedModel):
+    """An explained model of which some bricks have no latency."""
+
+    FACTS: ClassVar = (*ExplainedModel.FACTS, ("estimate.measured_s", "measured_s"))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPicture:
+    """A model's ``plan`` on a ``target``, and the ``explanation`` of its latency there."""
+
+    target: Target
+    plan: Plan
+    explanation: Explanation
+
+
+def model_picture(workspace: Workspace, plan: Plan, target: Target) -> ModelPicture:
+    """The parts of the latency of ``plan`` on ``target``, from the contents of the cache."""
+    estimate = predicting.recomposed(workspace, plan, target=target)
+    return ModelPicture(target, plan, Explainer(workspace, target).of(plan, estimate))

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import onnx
 
 from bricks.compose.estimate import Estimate, IncompleteEstimate, Share
-from bricks.decompose.titles import shapes
+from bricks.decompose.plan import shapes
 from bricks.graph.model_metadata import value_dependence
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
 from bricks.graph.view import parse_model
 from bricks.operators.operator import Loops
 from bricks.operators.registry import operator_called

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from bricks.analysis.operator_times import titles_of
 from bricks.backends.quantising import computes_in_integers, quantised
-from bricks.graph.tensor import TensorType
 from bricks.graph.topology import all_nodes
+from bricks.graph.types import TensorType
 from bricks.graph.view import parse_model
 from bricks.operators.operator import Loops
 from bricks.operators.registry import operator_called

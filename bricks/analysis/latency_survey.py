@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from bricks.compose.basis import Results
 from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.compose.memory.peak import PeakMemory, UnknownMemory
-from bricks.compose.parts import Results
 from bricks.compose.recompose import recompose
-from bricks.decompose.plan import Brick, Decomposition, Plan
-from bricks.decompose.titles import shapes, titles
+from bricks.decompose.plan import Brick, Decomposition, Plan, shapes, titles
 from bricks.errors import StoreError
 from bricks.samples.call_overhead import needed_by
 from bricks.samples.measurement import Failure, Measurement, round_spread

@@ -8,15 +8,21 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, ClassVar
 
+from bricks.backends.quantising import is_quantised
 from bricks.compose.estimate import Estimate
 from bricks.graph.form import operator_title
+from bricks.predict.features import CONVOLUTION, PRODUCT
+from bricks.session.machine_peaks import Peaks
 from bricks.units.interval import Interval, independent_sum
 
 if TYPE_CHECKING:
     from bricks.analysis.explanation import Explanation, Part
+    from bricks.system import System
 
 # Nodes that stand for constants.
 _CONSTANTS = frozenset(("Constant", "ConstantOfShape"))
@@ -108,3 +114,119 @@ def common_error_s(estimate: Estimate) -> float:
         return of.half_width_s
     parts_s = of.recomposition_s + of.calls_s + of.other_host_s + of.workers_s
     return math.sqrt(parts_s * of.half_width_s)
+
+
+# Operators that are looked at, and the least share of the model of one of them.
+_MOST, _LEAST_SHARE = 3, 0.05
+
+# A vector of 8-bit numbers has four times the elements of one of 32-bit floats, and a tile of AMX
+# computes 32 times as many products per cycle as two units of AVX-512 do.
+_VECTORS, _TILES, _TILE_SET = 4.0, 32.0, "amx_int8"
+_BYTES_OF_FLOAT = 4
+
+
+# How the name of a kernel of the same runtime begins.
+OWN = "another kernel of"
+
+
+class Replacement(StrEnum):
+    """What takes the place of an operator's implementation."""
+
+    IMPLEMENTATION = "implementation"
+    INT8 = "int8"
+    ROOFLINE = "roofline"
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """The seconds of a run that replacing the implementation of ``operator`` would gain.
+
+    ``operator`` is None for the whole model. ``name`` names the replacement, such as a runtime with
+    its version. If it is a ``bound``, ``seconds`` has it as its value and its high end: the gain is
+    at most that.
+    """
+
+    FACTS: ClassVar = (
+        "operator", "replacement", "name", ("seconds", "gain_s", "low_s", "high_s"), "bound",
+    )  # fmt: skip
+
+    operator: str | None
+    replacement: Replacement
+    name: str | None
+    seconds: Interval
+    bound: bool
+
+
+def gains(
+    explanation: Explanation, system: System, runtimes: Mapping[str, str]
+) -> tuple[Gain, ...]:
+    """The gains of replacing the costliest operators on ``system``, operator by operator.
+
+    ``runtimes`` are names of runtimes with their versions, by the key of a target. Empty for an
+    incomplete estimate.
+    """
+    if not isinstance(explanation.estimate, Estimate):
+        return ()
+    costly = [time for time in operator_times(explanation) if time.share >= _LEAST_SHARE]
+    return tuple(gain for time in costly[:_MOST] for gain in _of(time, system, runtimes))
+
+
+def largest(of: Sequence[Gain]) -> Gain | None:
+    """The largest gain among the known ones; among bounds only where nothing else is known."""
+    known = [gain for gain in of if not gain.bound and gain.seconds.low > 0]
+    bounds = [gain for gain in of if gain.replacement is Replacement.ROOFLINE]
+    return max(known or bounds, key=lambda gain: gain.seconds.value, default=None)
+
+
+def _of(time: OperatorTime, system: System, runtimes: Mapping[str, str]) -> Iterator[Gain]:
+    faster = [part for part in time.parts if part.fastest is not None and part.lost_s > 0]
+    if faster:
+        yield _measured(time, faster, runtimes)
+    for kind, roofs_s in (
+        (Replacement.INT8, [_int8_s(part, system) for part in time.parts]),
+        (Replacement.ROOFLINE, [part.roof_s for part in time.parts]),
+    ):
+        if any(roof_s is not None for roof_s in roofs_s):
+            most_s = sum(map(_above, time.parts, roofs_s))
+            yield Gain(time.operator, kind, None, Interval(most_s, 0.0, most_s), bound=True)
+
+
+def _measured(time: OperatorTime, faster: Sequence[Part], runtimes: Mapping[str, str]) -> Gain:
+    """The gain of the fastest measured implementations, which may be of several runtimes."""
+    lost_s = sum(part.lost_s for part in faster)
+    widths_s = [part.occurrences * _widths_s(part) for part in faster]
+    names = dict.fromkeys(
+        runtimes.get(part.fastest.target, "") for part in faster if part.fastest is not None
+    )
+    title = " and ".join(filter(None, names)) or None
+    seconds = Interval.around(lost_s, math.hypot(*widths_s))
+    return Gain(time.operator, Replacement.IMPLEMENTATION, title, seconds, bound=False)
+
+
+def _widths_s(part: Part) -> float:
+    """Half the width of the error of one occurrence's latency, and of the faster one's."""
+    assert part.fastest is not None
+    own_s = 0.0 if part.net is None else part.net.half_width
+    return math.hypot(own_s, part.fastest.half_width_s)
+
+
+def _above(part: Part, roof_s: float | None) -> float:
+    """The seconds of a part above its roof; all of them if it has none: it might take no time."""
+    return max(0.0, part.total_s - part.occurrences * (roof_s or 0.0))
+
+
+def _int8_s(part: Part, system: System) -> float | None:
+    """The least seconds of one occurrence in 8-bit integers; None for other than products.
+
+    Operations as fast as the widest instructions of 8 bits allow relative to those of floats, and a
+    quarter of the bytes.
+    """
+    peaks, moved = part.peaks, part.moved_bytes
+    if part.kind not in (CONVOLUTION, PRODUCT) or part.roof_s is None or moved is None:
+        return None
+    if any(map(is_quantised, titles_of(part))):
+        return None  # it computes in integers
+    faster = _TILES if _TILE_SET in (system.identity.get("instruction_sets") or ()) else _VECTORS
+    assert peaks.flops_per_s is not None  # as the part has a roof
+    quicker = Peaks(peaks.flops_per_s * faster, peaks.bytes_per_s, peaks.levels)
+    return replace(part, peaks=quicker, moved_bytes=moved / _BYTES_OF_FLOAT).roof_s

@@ -28,8 +28,8 @@ from bricks.samples.statistics import (
 )
 
 if TYPE_CHECKING:
+    from bricks.compose.basis import Results
     from bricks.compose.estimate import Estimate, IncompleteEstimate
-    from bricks.compose.parts import Results
     from bricks.decompose.plan import Plan
     from bricks.predict.prediction import BrickPredictions
     from bricks.samples.sensitivity import Sensitivities

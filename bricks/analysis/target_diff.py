@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 from bricks.analysis.difference import Difference, IncomparableModel, difference
 from bricks.analysis.target_data import TargetData
 from bricks.decompose.granularity import EXECUTED, Granularity
-from bricks.decompose.titles import titles
+from bricks.decompose.plan import titles
 from bricks.errors import BricksError, StoreError, UsageError
 from bricks.predict.prediction import BrickPredictions
 from bricks.samples.call_overhead import ALL_PROBES

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from bricks.compose.recompose import recompose
 from bricks.compose.timeline import ModelTimeline, timeline
-from bricks.decompose.streams import whole_key
+from bricks.decompose.plan import whole_key
 from bricks.errors import BricksError
 from bricks.samples.measurement import Measurement, round_spread
 from bricks.samples.whole_models import NoProfile, Profile

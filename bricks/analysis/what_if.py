@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from bricks.analysis.operator_times import common_error_s
-from bricks.compose.estimate import Estimate, IncompleteEstimate
+from bricks.compose.estimate import Estimate, IncompleteEstimate, WhatIf
 from bricks.compose.latencies import latencies
 from bricks.compose.recompose import recompose
-from bricks.compose.what_if import WhatIf
 from bricks.errors import BricksError, ModelError, UsageError
 from bricks.graph.form import ModelForm, form_of
 from bricks.graph.model import Model

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     import onnx
     from onnx_graphsurgeon import Graph
 
-    from bricks.compose.estimate import Estimate, IncompleteEstimate
-    from bricks.compose.what_if import WhatIf
+    from bricks.compose.estimate import Estimate, IncompleteEstimate, WhatIf
     from bricks.decompose.plan import Brick, Decomposition
     from bricks.graph.model import Model
     from bricks.measure.campaign_result import Progress

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     import onnx
 
     from bricks.backends.input_values import Turns
-    from bricks.graph.containers import ValueType
     from bricks.graph.decoder import Decoder
+    from bricks.graph.types import ValueType
     from bricks.units.sample import Sample
 
 

@@ -35,8 +35,8 @@ from bricks.backends.input_values import sets_in_turn
 from bricks.backends.instruments import ROW_BYTES, Instrumented, Instruments, Preparation
 from bricks.graph.distributions import sign_pattern
 from bricks.graph.model_metadata import noted_sketches
-from bricks.graph.tensor import TensorType
 from bricks.graph.topology import all_nodes
+from bricks.graph.types import TensorType
 from bricks.graph.view import graph_of
 from bricks.system.host_conditions import CALLS, CONVOLUTION, EXCHANGE, PRODUCT, STREAM
 

@@ -60,7 +60,7 @@ class TracedCall:
 class TracedPhase:
     """A phase of a traced step, called ``name``: its seconds on the host, of its calls, how many.
 
-    ``name`` is one of :mod:`bricks.graph.program_phases`.
+    ``name`` is one of :mod:`bricks.graph.call`.
     """
 
     name: str

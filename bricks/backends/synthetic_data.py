@@ -14,16 +14,16 @@ import numpy as np
 
 from bricks.backends.base import Binding, BoundModel, Evaluator, ValueObserver
 from bricks.errors import BackendError
-from bricks.graph.feeds import InputMaker, feeds
+from bricks.graph.input_values import InputMaker, feeds
 from bricks.graph.synthesis import Pool
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
 from bricks.graph.view import graph_of, upstream, without_values
 from bricks.operators.integer_ranges import integer_ranges
 
 if TYPE_CHECKING:
     import onnx
 
-    from bricks.graph.graph import Graph
+    from bricks.graph.model import Graph
 
 # A whole model has the same data wherever it runs: where values, types and branches that depend on
 # data are observed, where it is measured, and where it is served.

@@ -15,7 +15,7 @@ from bricks.cli.remedies import Remedies
 from bricks.cli.systems import known_targets
 from bricks.cli.workspaces import open_workspace
 from bricks.errors import UsageError
-from bricks.graph.sizes import LARGEST_DIM
+from bricks.graph.types import LARGEST_DIM
 from bricks.session.defaults import MAX_THREADS
 from bricks.sources import Unread
 from bricks.studies.options import option, systems_option
@@ -24,7 +24,7 @@ from bricks.units.quantities import seconds_of, whole_numbers_of
 if TYPE_CHECKING:
     from bricks.analysis.advice import Candidate, Deciding, SloAdvice
     from bricks.analysis.advising import CandidateModel, Question
-    from bricks.compose.wide_interval import Remedy
+    from bricks.compose.interval_width import Remedy
     from bricks.graph.model import Model
     from bricks.session.workspace import Workspace
     from bricks.system import Target
@@ -115,8 +115,7 @@ def advise(
     Prices are those of 'bricks systems set'. Example: bricks advise resnet50 squeezenet --slo 20ms
     --percentile 99 --qps 50
     """
-    from bricks.report.advice import advice_parts, advice_remarks
-    from bricks.report.answers.advice import advice_text
+    from bricks.report.advice import advice_parts, advice_remarks, advice_text
     from bricks.units.facts import facts
 
     settings.refuse(slo)
@@ -278,8 +277,8 @@ def _deciding_model(
     workspace: Workspace, options: SurveyOptions, model: CandidateModel, candidate: Candidate
 ) -> _DecidingModel | None:
     """How to decide a candidate; None if it is decided, or no word of a command names it."""
-    from bricks.analysis.deciding import deciding_setting, measured_again, measuring_s
-    from bricks.compose.wide_interval import Remedy
+    from bricks.analysis.advising import deciding_setting, measured_again, measuring_s
+    from bricks.compose.interval_width import Remedy
 
     setting = deciding_setting(candidate, workspace.target)
     if setting is None or model.word is None:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from bricks.cli.command import command
 from bricks.cli.options import DetailOptions, EstimateOptions
 from bricks.cli.output import finish, print_json, show_answer
-from bricks.cli.reading import decomposed, read_all
+from bricks.cli.reading import decomposed, read_all, warn_of_crowding, warn_of_denormals
 from bricks.cli.remedies import Remedies
-from bricks.cli.warnings import warn_of_crowding, warn_of_denormals
 from bricks.cli.workspaces import open_workspace
 from bricks.session.defaults import refuse_crowding
 from bricks.sources import Unread
@@ -27,7 +26,7 @@ def compare(options: EstimateOptions, detail: DetailOptions) -> None:
 
     Example: bricks compare models/ --threads 1
     """
-    from bricks.report.answers.comparison import comparison_answer
+    from bricks.report.prediction import comparison_answer
     from bricks.studies.inference.study import compare as compare_models
     from bricks.units.facts import json_of
 
@@ -90,9 +89,8 @@ def _show(
     every: bool,
 ) -> None:
     from bricks.report.agreement import agreement_remarks, unknown_agreements
-    from bricks.report.comparison import comparison_remarks, comparison_table
+    from bricks.report.prediction import comparison_remarks, comparison_table, quota_remarks
     from bricks.report.tables import disturbance
-    from bricks.report.throttling import quota_remarks
     from bricks.report.wide_intervals import estimate_lines
 
     summary, *details = comparison_remarks(result)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bricks.cli.command import command
 from bricks.cli.options import CommonOptions, DetailOptions
 from bricks.cli.output import finish, print_json, show_answer
-from bricks.cli.reading import DecomposedModel, decompositions, read_all
-from bricks.cli.warnings import warn_of_denormals
+from bricks.cli.reading import DecomposedModel, decompositions, read_all, warn_of_denormals
 from bricks.cli.workspaces import open_workspace
 from bricks.errors import BricksError
 from bricks.sources import Unread
@@ -35,7 +34,7 @@ def decompose(options: CommonOptions, checks: VerifyOptions, detail: DetailOptio
 
     Example: bricks decompose resnet50 densenet121 --verify
     """
-    from bricks.report.answers.decomposition import decomposition_answer
+    from bricks.report.models import decomposition_answer
 
     with open_workspace(options) as workspace:
         results = list(decompositions(workspace, read_all(options).models))

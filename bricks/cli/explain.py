@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,15 +13,14 @@ from bricks.cli.output import finish, print_json, show, show_answer, show_notes
 from bricks.cli.predict import asked_target, shown_with, with_advice
 from bricks.cli.reading import decomposed, read_all
 from bricks.cli.remedies import Remedies
-from bricks.cli.without import explain_without
 from bricks.cli.workspaces import open_workspace, target_facts
 from bricks.errors import BricksError, UsageError
 from bricks.sources import Unread
 from bricks.studies.options import option
 
 if TYPE_CHECKING:
-    from bricks.analysis.explain import Explainer
-    from bricks.analysis.explained import ExplainedModel
+    from bricks.analysis.explain import ExplainedModel, Explainer
+    from bricks.analysis.what_if import Removed
     from bricks.graph.model import Model
     from bricks.report.wide_intervals import ShownEstimate
     from bricks.session.workspace import Workspace
@@ -60,7 +60,7 @@ def explain(
     nodes, whose readers get their input, or else their results. Example: bricks explain resnet50
     """
     from bricks.analysis.explain import Explainer, with_float_versions
-    from bricks.report.answers.explanation import explanation_answers
+    from bricks.report.gains import explanation_answers
     from bricks.units.facts import json_of
 
     if output.without:
@@ -109,7 +109,7 @@ def explain(
 
 
 def _explained(insight: Explainer, model: Model | Unread) -> ExplainedModel:
-    from bricks.analysis.explained import ExplainedModel
+    from bricks.analysis.explain import ExplainedModel
 
     if isinstance(model, Unread):
         return ExplainedModel(model=model.name, failure=model.error)
@@ -132,11 +132,14 @@ def _show(
 ) -> None:
     """Print the answer for one model, its operators, and what replacing them would gain."""
     from bricks.analysis.operator_times import operator_times
-    from bricks.report.answers.explanation import explanation_answer
-    from bricks.report.explanation import detail_lines, explanation_remarks
-    from bricks.report.gains import gains_table, operators_table
-    from bricks.report.integers import number_remarks, numbers_table
-    from bricks.report.throttling import quota_remarks
+    from bricks.report.explanation import (
+        detail_lines,
+        explanation_remarks,
+        number_remarks,
+        numbers_table,
+    )
+    from bricks.report.gains import explanation_answer, gains_table, operators_table
+    from bricks.report.prediction import quota_remarks
     from bricks.report.wide_intervals import estimate_lines
 
     assert of.explanation is not None, "it has parts"
@@ -167,8 +170,7 @@ def _traced(
     """Write the model's trace; return its JSON object, with notes or an error."""
     from bricks.analysis.trace import traced
     from bricks.report.chakra import execution_trace
-    from bricks.report.trace import trace_text
-    from bricks.report.trace_notes import trace_notes
+    from bricks.report.trace import trace_notes, trace_text
 
     chakra = file.suffix == _CHAKRA
     facts: dict[str, Any] = {"file": str(file), "remarks": [], "error": None}
@@ -185,3 +187,47 @@ def _traced(
         return {**facts, "error": why}
     notes = {} if chakra else trace_notes(recorded)
     return {**facts, "remarks": [text for lines in notes.values() for text in lines]}
+
+
+def explain_without(
+    options: EstimateOptions, asked: TargetOptions, texts: Sequence[str], detail: DetailOptions
+) -> None:
+    """Print the latency of each model without the nodes that the patterns in ``texts`` match."""
+    from bricks.analysis.explain import Explainer
+    from bricks.report.gains import removal_answers
+    from bricks.units.facts import json_of
+
+    patterns = [name for text in texts for name in text.split(",") if name]
+    with open_workspace(options, elsewhere=asked.system is not None) as workspace:
+        target, here = asked_target(workspace, options, asked), workspace.target
+        measure = not asked.no_measure and asked.system is None
+        insight = Explainer(workspace, target, measure=measure)
+        models = decomposed(workspace, read_all(options).models)
+        found = [_removed(insight, model, patterns) for model in models]
+    if options.general.json:
+        answer = removal_answers(found, target, here)
+        facts = target_facts(target, options)
+        print_json({"answer": answer, **facts, "models": json_of(found)})
+    else:
+        for of in found:
+            if of.what_if is not None:
+                _show_removed(of, target, here, every=detail.every)
+    finish(dict.fromkeys(of.error for of in found if of.error is not None))
+
+
+def _removed(insight: Explainer, model: Model | Unread, patterns: Sequence[str]) -> Removed:
+    from bricks.analysis.what_if import Removed, removed
+
+    if isinstance(model, Unread):
+        return Removed(model.name, tuple(patterns), error=model.error)
+    return removed(insight, model, patterns)
+
+
+def _show_removed(of: Removed, target: Target, here: Target, *, every: bool) -> None:
+    from bricks.report.gains import changes_table, removal_answer, removal_remarks
+
+    parts: list[Any] = []
+    if of.before is not None and of.after is not None:
+        parts.append(changes_table(of.before, of.after, every=every))
+    answer = removal_answer(of, target, here)
+    show_answer(answer, *parts, remarks=removal_remarks(of), every=every)

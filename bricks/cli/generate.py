@@ -56,7 +56,7 @@ def generate(options: CommonOptions, suite: SuiteOptions) -> None:
     Example: bricks generate models/ --out suite.zip
     """
     from bricks._version import __version__
-    from bricks.report.answers.decomposition import suite_answer
+    from bricks.report.models import suite_answer
     from bricks.suite import write_private_suite, write_suite
 
     out, decoys = _checked_out(suite), suite.decoys

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from bricks.cli.caches import existing_store
-from bricks.cli.choices import COLLECTIVES
 from bricks.cli.command import command
-from bricks.cli.options import CacheOptions
-from bricks.cli.output import note, print_json, show
-from bricks.cli.progress import terminal_progress
+from bricks.cli.options import COLLECTIVES, CacheOptions
+from bricks.cli.output import note, print_json, show, terminal_progress
+from bricks.cli.workspaces import existing_store
 from bricks.errors import UsageError
 from bricks.studies.options import argument, option
 from bricks.units.quantities import bytes_per_s_of
@@ -154,7 +152,7 @@ def list_networks(output: CacheOptions) -> None:
     elif not rows:
         show("The cache knows no network yet: 'bricks interconnect measure NAME' makes one known.")
     else:
-        from bricks.report.network import networks_table
+        from bricks.report.systems import networks_table
 
         show(networks_table(rows))
 
@@ -244,6 +242,6 @@ def _done(done: NetworkMeasured) -> dict[str, Any]:
 
 
 def _show_network(facts: dict[str, Any]) -> None:
-    from bricks.report.network import network_parts
+    from bricks.report.systems import network_parts
 
     show(*network_parts(facts))

@@ -13,13 +13,12 @@ from typing import Any
 
 import typer
 
-from bricks.cli import clock
+from bricks.cli import invocation
 from bricks.cli.command import command
-from bricks.cli.command_line import remember
 from bricks.cli.commands import LazyCommands, convert_sparingly
 from bricks.cli.help import show_page, with_pages
-from bricks.cli.output import drop_output, own_facts, print_error, show
-from bricks.cli.verbosity import VerbosityOptions, usual
+from bricks.cli.invocation import remember
+from bricks.cli.output import VerbosityOptions, drop_output, own_facts, print_error, show, usual
 from bricks.errors import BricksError, NameUnknown, UsageError
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -81,7 +80,7 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run the command of ``arguments``; return its exit status."""
-    clock.begin()
+    invocation.begin()
     with usual(), own_facts():
         return _run(arguments)
 

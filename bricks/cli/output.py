@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, TextIO
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 from rich.console import Console, RenderableType
 
-from bricks.cli.verbosity import Verbosity, verbosity
-from bricks.errors import BricksError, one_line, printable
+from bricks.errors import BricksError, UsageError, one_line, printable
+from bricks.measure.campaign_result import Wait
+from bricks.studies.options import option
+
+if TYPE_CHECKING:
+    import logging
 
 FAILED = 1
 
@@ -71,7 +80,7 @@ def show_answer(
 
     ``every`` shows all remarks. With ``--quiet``, remarks are left out.
     """
-    from bricks.report.answers.remarks import fewest
+    from bricks.report.tables import fewest
 
     show(answer, *(["", *parts] if parts else []))
     shown = fewest(remarks, every=every)
@@ -119,7 +128,7 @@ def _print(console: Console, part: RenderableType) -> None:
         console.print(printable(part), soft_wrap=endless)
         return
     if isinstance(part, Table):
-        from bricks.report.row_lists import fitting
+        from bricks.report.tables import fitting
 
         part = fitting(part, console)
     if not endless:
@@ -173,3 +182,207 @@ def finish(errors: Iterable[str]) -> None:
         print_error(line)
     if lines:
         raise typer.Exit(FAILED)
+
+
+_LOGGER = "bricks"
+
+
+class Verbosity(Enum):
+    """How much is printed."""
+
+    QUIET = "--quiet"
+    USUAL = ""
+    VERBOSE = "--verbose"
+
+
+# One for the process, not for a thread: threads print for the command that started them.
+_chosen = Verbosity.USUAL
+_handler: logging.Handler | None = None
+
+
+def verbosity() -> Verbosity:
+    """The verbosity of the running command."""
+    return _chosen
+
+
+@contextmanager
+def usual() -> Iterator[None]:
+    """Reset the verbosity before and after a run."""
+    _forget()
+    try:
+        yield
+    finally:
+        _forget()
+
+
+def _choosing(level: Verbosity) -> Callable[[bool], bool]:
+    """The callback of the flag that chooses the verbosity ``level``."""
+
+    def choose(flag: bool) -> bool:
+        global _chosen
+        if flag and _chosen not in (level, Verbosity.USUAL):
+            raise typer.BadParameter(f"says the opposite of {_chosen.value}: leave one out")
+        if flag:
+            _chosen = level
+            if level is Verbosity.VERBOSE:
+                _listen()
+        return flag
+
+    return choose
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerbosityOptions:
+    """How much is printed besides results; parsing sets the verbosity of the process."""
+
+    quiet: bool = option(
+        "Print results and errors alone: no progress, no remarks.",
+        default=False, short="-q", check=_choosing(Verbosity.QUIET),
+    )  # fmt: skip
+    verbose: bool = option(
+        "Say on standard error what is being done.",
+        default=False, short="-v", check=_choosing(Verbosity.VERBOSE),
+    )  # fmt: skip
+
+
+def _listen() -> None:
+    """Print the library's log messages, a line each."""
+    import logging  # here, since most runs need none
+
+    class Lines(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            print(f"bricks: {one_line(record.getMessage())}", file=sys.stderr)
+
+    global _handler
+    if _handler is None:
+        _handler = Lines(logging.INFO)
+        logger = logging.getLogger(_LOGGER)
+        logger.addHandler(_handler)
+        logger.setLevel(logging.INFO)
+        logger.propagate = False  # otherwise handlers of the root logger would print them again
+
+
+def _forget() -> None:
+    global _chosen, _handler
+    _chosen = Verbosity.USUAL
+    if _handler is not None:
+        import logging
+
+        logger = logging.getLogger(_LOGGER)
+        logger.removeHandler(_handler)
+        logger.setLevel(logging.NOTSET)
+        logger.propagate = True
+        _handler = None
+
+
+_BAR_WIDTH = 24
+
+# Work that is done by then shows no progress.
+_MOMENT_S = 1.0
+
+# What a command does before anything reports progress.
+_BEGINNING = "reading models"
+
+# A bar that is full would count as finished, and show no time left.
+_ALMOST = 0.999
+
+# Columns for the spinner, the time left, and the spaces between.
+_AROUND = 14
+
+
+@contextmanager
+def terminal_progress() -> Iterator[Callable[[str, float], None]]:
+    """Yield a function of the current activity and its finished share, from 0 to 1."""
+    if not _enabled():
+        yield _noting_waits()
+        return
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+    from rich.table import Column
+
+    console = console_of(sys.stderr)
+    console.show_cursor = lambda show=True: False  # type: ignore[method-assign]  # it stays visible
+    width = min(_BAR_WIDTH, console.width // 4)
+    bar = Progress(
+        SpinnerColumn(),
+        TextColumn(
+            "{task.description}",
+            markup=False,
+            table_column=Column(
+                no_wrap=True, overflow="ellipsis", max_width=max(1, console.width - width - _AROUND)
+            ),
+        ),
+        BarColumn(width),
+        TimeRemainingColumn(table_column=Column(no_wrap=True)),
+        console=console,
+        transient=True,
+        refresh_per_second=2,  # drawing takes time from the measurement
+        redirect_stdout=sys.stdout.isatty(),  # else results would be printed into the progress line
+    )
+    task = bar.add_task(_BEGINNING, total=1.0)
+
+    def show(what: str, share: float) -> None:
+        bar.update(task, description=printable(what), completed=min(share, _ALMOST))
+
+    with _after_a_moment(bar.start, bar.stop):
+        yield show
+
+
+def _noting_waits() -> Callable[[str, float], None]:
+    """A function that notes each process that the work waits for, once."""
+    noted: set[str] = set()
+
+    def show(what: str, share: float) -> None:
+        if isinstance(what, Wait) and what.others not in noted:
+            noted.add(what.others)
+            note(what)
+
+    return show
+
+
+@contextmanager
+def _after_a_moment(begin: Callable[[], None], end: Callable[[], None]) -> Iterator[None]:
+    """Call ``begin`` once the block has run for a moment, and ``end`` after it if that was so."""
+    begun = threading.Timer(_MOMENT_S, begin)
+    begun.daemon = True
+    begun.start()
+    try:
+        yield
+    finally:
+        begun.cancel()
+        begun.join()
+        end()
+
+
+def _enabled() -> bool:
+    """Whether standard error is a terminal that can redraw a line, and ``--quiet`` is not given."""
+    dumb = os.environ.get("TERM", "").lower() in ("", "dumb", "unknown")
+    return sys.stderr.isatty() and not dumb and verbosity() is not Verbosity.QUIET
+
+
+class PageError(BricksError):
+    """A page cannot be written."""
+
+
+def check_page(out: Path) -> None:
+    """Raise an error before the work if ``out`` could not be written after it."""
+    from bricks.report.page import check_renderer
+
+    check_renderer()
+    if not out.parent.is_dir():
+        raise UsageError(f"{out}: there is no folder {out.parent}: make it first")
+
+
+def today() -> str:
+    """The date in UTC, such as ``2026-01-31``."""
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
+
+
+def write_page(path: Path, page: str) -> None:
+    """Write the whole file or nothing; an existing file stays until the end."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        partial.write_text(page, encoding="utf-8")
+        partial.replace(path)
+    except OSError as exc:
+        partial.unlink(missing_ok=True)
+        raise PageError(f"{path} cannot be written ({exc.strerror}): give another --out") from exc

@@ -17,10 +17,9 @@ from bricks.cli.options import (
     no_measure_option,
 )
 from bricks.cli.output import finish, note, print_json, show_answer
-from bricks.cli.reading import ReadModels, read_all
+from bricks.cli.reading import ReadModels, read_all, warn_of_crowding, warn_of_denormals
 from bricks.cli.remedies import Remedies
 from bricks.cli.sweep_options import ALL, HERE, SweepOptions, in_setting
-from bricks.cli.warnings import warn_of_crowding, warn_of_denormals
 from bricks.cli.workspaces import open_workspace, runtime_of
 from bricks.errors import BackendError, BricksError, UsageError
 from bricks.session.defaults import refuse_crowding
@@ -62,8 +61,8 @@ def predict(options: EstimateOptions, asked: PredictOptions, detail: DetailOptio
     change of size costs. --on asks about known systems, and measures nothing there. With --all,
     also how much memory the models need. Example: bricks predict resnet50 --threads 2
     """
-    from bricks.analysis.predicted_order import predicted_orders
-    from bricks.report.answers.prediction import prediction_answer
+    from bricks.analysis.ranking import predicted_orders
+    from bricks.report.latency_answers import prediction_answer
     from bricks.units.facts import json_of
 
     if asked.now and asked.elsewhere:
@@ -253,7 +252,7 @@ def _shown(
 
     ``dimensions`` are those in which the settings of a sweep differ.
     """
-    from bricks.report.answers.settings import setting_text
+    from bricks.report.words import setting_text
 
     target = of.setting.target
     if target is None:
@@ -272,8 +271,6 @@ def _show(
     every: bool,
 ) -> None:
     from bricks.report.agreement import agreement_remarks, unknown_agreements
-    from bricks.report.matrix import prediction_parts
-    from bricks.report.mix import mix_remarks
     from bricks.report.prediction import (
         branch_remarks,
         changing_remarks,
@@ -281,9 +278,10 @@ def _show(
         memory_remarks,
         now_remarks,
         phase_lines,
+        quota_remarks,
         run_remarks,
     )
-    from bricks.report.throttling import quota_remarks
+    from bricks.report.sweep import mix_remarks, prediction_parts
     from bricks.report.wide_intervals import estimate_lines
 
     remarks = agreement_remarks(result.agreements, words) + estimate_lines(
@@ -318,7 +316,7 @@ def _answer_at_once(workspace: Workspace, models: Sequence[Model | Unread]) -> N
     measuring a few more bricks. Nothing is printed without measurements of others.
     """
     from bricks.compose.estimate import Estimate
-    from bricks.report.answers.words import value_text
+    from bricks.report.words import value_text
     from bricks.session import predicting
     from bricks.session.predicting import present_conditions
     from bricks.studies.inference.predicting import decomposable

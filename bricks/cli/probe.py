@@ -42,7 +42,7 @@ def probe(options: SurveyOptions, effort: ProbeOptions, detail: DetailOptions) -
     differs. 'bricks predict MODEL --no-measure' then knows it. Of the models named, or of the whole
     zoo. Example: bricks probe --threads 2
     """
-    from bricks.report.answers.measuring import probing_answer
+    from bricks.report.models import probing_answer
     from bricks.session import measuring
 
     with open_workspace(options) as workspace:

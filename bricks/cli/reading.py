@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bricks import sources
-from bricks.cli.command_line import with_options
+from bricks.cli.invocation import with_options
 from bricks.cli.options import CommonOptions, ModelOptions, SurveyOptions
 from bricks.cli.output import note
-from bricks.cli.warnings import warn_of_empty_inputs
 from bricks.cli.workspaces import runtime_of
 from bricks.errors import BricksError, ModelError, OpenDimensions, UsageError
 from bricks.sources import PrivateBricks, ReadOptions, Unread
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from bricks.decompose.plan import Brick, Decomposition
     from bricks.graph.model import Model
     from bricks.session.workspace import Workspace
-
+    from bricks.system.target import Target
 
 # Models that a note names.
 _MOST_NAMED = 3
@@ -140,7 +139,7 @@ def _read_options(options: CommonOptions) -> ReadOptions:
 
 def shapes_of(options: ModelOptions) -> dict[str, tuple[int | None, ...]]:
     """Shapes of ``--shape`` by the name of the input; None for a dimension that stays."""
-    from bricks.graph.sizes import parse_shape
+    from bricks.graph.types import parse_shape
 
     shapes: dict[str, tuple[int | None, ...]] = {}
     for text in options.shape or []:
@@ -218,3 +217,49 @@ def decompositions(
             yield DecomposedModel(model, workspace.plans.decompose(model))
         except BricksError as error:
             yield Unread(model.name, error)
+
+
+# Trained networks have a few; a larger share than this slows whole layers down.
+MANY_DENORMALS = 0.01
+
+
+def warn_of_denormals(model: Model) -> float | None:
+    """Warn if many of a model's own weights are denormal; return their share, None if unknown."""
+    from bricks.graph.weights import denormal_share
+
+    try:
+        share = denormal_share(model)
+    except BricksError as error:
+        note(f"warning: {error}")
+        return None
+    if share is not None and share > MANY_DENORMALS:
+        note(
+            f"warning: {model.name}: {100 * share:.0f} % of its weights are denormal: a runtime may"
+            " be many times slower than with ordinary ones (onnxruntime computes with float32 ones"
+            " unless session.set_denormal_as_zero is set)"
+        )
+    return share
+
+
+def warn_of_empty_inputs(model: Model) -> None:
+    """Note inputs that the file leaves without elements: some exporters write 0 for any size."""
+    for name in model.empty_inputs:
+        note(
+            f"{model.name}: input '{name}' has no elements, since the file fixes a dimension of it"
+            " at 0: give --shape or --batch for another size"
+        )
+
+
+def warn_of_crowding(target: Target, workers: int) -> None:
+    """Warn if there are too few processors for the workers to run in parallel."""
+    from bricks.backends import describe_elsewhere
+
+    needed = workers + target.runtime.threads
+    there = target.system.processors
+    if workers > 1 and describe_elsewhere(target.runtime.backend).timed and needed > there:
+        note(
+            f"warning: {workers} workers with --threads {target.runtime.threads} need {needed}"
+            f" processors, one for the thread that waits for them, and {target.system.name} has"
+            f" {there:.3g}: they run slower than in sequence, and estimates tell the order of"
+            " magnitude alone"
+        )

@@ -20,7 +20,7 @@ from bricks.zoo import entries
 
 if TYPE_CHECKING:
     from bricks.compose.estimate import Estimate
-    from bricks.compose.wide_interval import Remedy
+    from bricks.compose.interval_width import Remedy
     from bricks.decompose.plan import Plan
     from bricks.report.wide_intervals import ShownEstimate
     from bricks.system import Target
@@ -73,7 +73,7 @@ class Remedies:
 
     def line(self, remedy: Remedy, words: Sequence[str]) -> str | None:
         """The command that remedies the intervals of the models called ``words``."""
-        from bricks.compose.wide_interval import Remedy
+        from bricks.compose.interval_width import Remedy
 
         options = self.options
         measuring, again = options.measuring, remedy is Remedy.MEASURE_AGAIN

@@ -1,7 +1,7 @@
 """``bricks scale``: a program's training on several ranks, predicted from its bricks."""
 
 from bricks.cli.study import File, command_of
-from bricks.report.study_views import from_report
+from bricks.report.study import from_report
 from bricks.studies.scaling import OFFER
 
 _PAGE = File(

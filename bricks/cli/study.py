@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bricks.cli.caches import refuse_missing_cache
 from bricks.cli.command import parameters_of, with_signature
 from bricks.cli.options import (
     CommonOptions,
@@ -25,11 +24,19 @@ from bricks.cli.options import (
     no_measure_option,
     seed_option,
 )
-from bricks.cli.output import finish, note, print_json, show, show_answer
-from bricks.cli.pages import check_page, today, write_page
-from bricks.cli.warnings import warn_of_crowding
-from bricks.cli.workspaces import open_workspace
-from bricks.report.study_views import StudyView, view_of_study
+from bricks.cli.output import (
+    check_page,
+    finish,
+    note,
+    print_json,
+    show,
+    show_answer,
+    today,
+    write_page,
+)
+from bricks.cli.reading import warn_of_crowding
+from bricks.cli.workspaces import open_workspace, refuse_missing_cache
+from bricks.report.study import StudyView, view_of_study
 from bricks.studies.options import made, option
 from bricks.studies.study import StudyOffer
 

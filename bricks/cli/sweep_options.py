@@ -11,10 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from bricks.cli.choices import QUANTIZED
-from bricks.cli.options import MODELS, RUNNING
+from bricks.cli.options import MODELS, QUANTIZED, RUNNING
 from bricks.errors import UsageError, suggestion
-from bricks.graph.sizes import LARGEST_DIM
+from bricks.graph.types import LARGEST_DIM
 from bricks.session.defaults import MAX_THREADS, RUNTIME
 from bricks.sources.source import UNQUANTIZED
 from bricks.studies.options import option, systems_option
@@ -55,7 +54,7 @@ def shapes_of_each(flag: str, texts: Sequence[str]) -> tuple[tuple[str, ...], ..
     Lists of several inputs have as many entries, which belong together in order; an input with a
     single shape has it in every setting. Raises :class:`UsageError`.
     """
-    from bricks.graph.sizes import parse_shape
+    from bricks.graph.types import parse_shape
 
     lists: dict[str, list[str]] = {}
     for text in texts:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from bricks.cli.caches import existing_store, known_measurements, note_published
 from bricks.cli.command import command
 from bricks.cli.options import CacheOptions, DetailOptions
 from bricks.cli.output import print_json, show, show_answer
+from bricks.cli.workspaces import existing_store, known_measurements, note_published
 from bricks.errors import UsageError
 from bricks.session.targets import as_there, runtime_facts, systems_called, unmeasured_targets
 from bricks.studies.options import argument, option
@@ -68,7 +68,7 @@ def systems(context: typer.Context, output: CacheOptions, detail: DetailOptions)
     """
     if context.invoked_subcommand is not None:
         return
-    from bricks.report.answers.systems import systems_text
+    from bricks.report.systems import systems_text
     from bricks.store import Published, Store, Union
     from bricks.system import fingerprint
 

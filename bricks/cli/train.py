@@ -1,7 +1,7 @@
 """``bricks train``: the time of a training, predicted from bricks, and measured with --run."""
 
 from bricks.cli.study import File, command_of
-from bricks.report.study_views import from_report
+from bricks.report.study import from_report
 from bricks.studies.training import OFFER
 
 _PAGE = File(

@@ -6,9 +6,8 @@ import ipaddress
 import re
 from dataclasses import dataclass
 
-from bricks.cli.choices import GRANULARITIES, KEPT
 from bricks.cli.command import command
-from bricks.cli.options import CacheLocation, threads_option
+from bricks.cli.options import GRANULARITIES, KEPT, CacheLocation, threads_option
 from bricks.cli.output import note
 from bricks.errors import UsageError
 from bricks.session.defaults import GRANULARITY, RUNTIME

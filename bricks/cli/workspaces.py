@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from bricks.cli import clock
-from bricks.cli.caches import note_published
+from bricks.cli import invocation
 from bricks.cli.options import CommonOptions
-from bricks.cli.output import answer_with, note
-from bricks.cli.progress import terminal_progress
-from bricks.cli.rules import load_rule
-from bricks.session.defaults import PROGRAMS_RUNTIME, RUNTIME
+from bricks.cli.output import answer_with, note, terminal_progress
+from bricks.errors import StoreError, UsageError, first_line
+from bricks.session.defaults import CACHE, PROGRAMS_RUNTIME, RUNTIME
+from bricks.system.derived_files import folder
 
 if TYPE_CHECKING:
+    from bricks.compose.schedule import Rule
     from bricks.session.options import Options
     from bricks.session.workspace import Workspace
+    from bricks.store import Published, Reading, Store
     from bricks.system import Target
 
 
@@ -90,7 +95,7 @@ def _measuring(options: CommonOptions) -> dict[str, Any]:
         rule=StopRule(precision=measuring.precision),
         timeout_s=measuring.timeout_s,
         budget_s=measuring.budget_s,
-        budget_began_s=clock.began_s(),
+        budget_began_s=invocation.began_s(),
         again=measuring.again,
     )
     return {
@@ -132,3 +137,95 @@ def target_facts(target: Target, options: CommonOptions) -> dict[str, Any]:
         "runtime": target.runtime.to_json(),
         "granularity": options.runtime.granularity,
     }
+
+
+# Seconds from which on it is told that indexing took them.
+_LONG_S = 0.5
+
+
+@contextmanager
+def known_measurements(cache: str) -> Iterator[Reading]:
+    """Open the measurements of ``cache``, if it exists, and the published ones.
+
+    Unlike a bench, this creates no cache. Raises :class:`StoreError` if there are neither.
+    """
+    from bricks.store import Published, Store, Union
+
+    refuse_missing_cache(cache)
+    published = Published()
+    with ExitStack() as opened:
+        own = [opened.enter_context(Store.open(cache, make=False))] if Store.exists(cache) else []
+        yield Union(*own, published)
+    note_published(published)
+
+
+def existing_store(cache: str) -> Store:
+    """Open the store in ``cache``, which must exist: a mistyped one must not be created.
+
+    Raises :class:`StoreError` if there is none.
+    """
+    from bricks.store import Store
+
+    if not Store.exists(cache):
+        raise StoreError(f"there is no cache in {cache}: give another --cache")
+    return Store.open(cache, make=False)
+
+
+def refuse_missing_cache(cache: str) -> None:
+    """Raise :class:`StoreError` for a cache that does not exist.
+
+    The default cache may be missing if there are published measurements: a new user has none yet,
+    and can still ask about those. A mistyped cache must not be created by a question about it.
+    """
+    from bricks.store import Published, Store
+
+    if not Store.exists(cache) and (cache != CACHE or not Published().entries()):
+        raise StoreError(f"there is no cache in {cache}: give another --cache")
+
+
+def note_published(published: Published) -> None:
+    """Print a note for each published file that was left out, and if any was indexed."""
+    for problem in published.problems:
+        note(f"warning: {problem}")
+    took_s = sum(published.indexed_s.values())
+    if took_s > _LONG_S:
+        names = ", ".join(published.indexed_s)
+        again = f"each time, since {folder('published')} cannot be written"
+        note(
+            f"indexed {names} in {took_s:.1f} s, which is done"
+            f" {'once' if published.indexes_kept else again}"
+        )
+
+
+def load_rule(text: str) -> Rule:
+    """Load the overlap rule of ``FILE.py:NAME`` or ``MODULE:NAME``; executes that code.
+
+    Raises :class:`UsageError` if there is none.
+    """
+    origin, separator, name = text.rpartition(":")
+    if not (origin and separator and name):
+        raise UsageError(f"--overlap-rule {text!r} names no rule: give FILE.py:NAME or MODULE:NAME")
+    try:
+        module = _from_file(Path(origin)) if origin.endswith(".py") else _named(origin)
+    except Exception as exc:  # any error of the user's code
+        raise UsageError(
+            f"--overlap-rule {text!r}: {origin} cannot be loaded"
+            f" ({type(exc).__name__}: {first_line(exc)})"
+        ) from exc
+    rule: Rule | None = getattr(module, name, None)
+    if not callable(rule):
+        what = "nothing" if rule is None else f"a {type(rule).__name__}"
+        raise UsageError(f"--overlap-rule {text!r}: {name} is {what} in {origin}, not a function")
+    return rule
+
+
+def _named(name: str) -> ModuleType:
+    return importlib.import_module(name)
+
+
+def _from_file(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None  # its name ends with .py
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -6,15 +6,16 @@ Plain data, here so that reports need not import the calculation. Must not know 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 
 from bricks.samples.statistics import NORMAL_95
 from bricks.units.interval import Interval
 
 if TYPE_CHECKING:
-    from bricks.compose.device.times import DeviceTimes
-    from bricks.compose.uncertainty import Uncertainty
+    from bricks.system.accelerator import AcceleratorState
 
 # Bricks without a latency that a message names.
 _MOST_NAMED = 3
@@ -214,3 +215,153 @@ class IncompleteEstimate:
         named = ", ".join(f"{', '.join(of)} ({reason})" for reason, of in titles.items())
         more = len(self.gaps) - _MOST_NAMED
         return f"{named} and {more} more" if more > 0 else named
+
+
+class ErrorSource(StrEnum):
+    """A source of an estimate's uncertainty.
+
+    ``PREDICTED``: bricks that were not measured. ``CONDITIONS``: how the host's conditions differ
+    at another time, and corrections to them. ``OTHER_HOST``: bricks that another host of the same
+    kind measured. ``SAMPLES``: the spread of all other measurements. ``CALLS``: the cost of a call,
+    which is subtracted from each brick. ``LAUNCHING``: the cost of launching kernels on a device.
+    ``RECOMPOSITION``: the state of the caches. ``WORKERS``: interference between bricks that run in
+    parallel.
+    """
+
+    PREDICTED = "predicted"
+    CONDITIONS = "conditions"
+    OTHER_HOST = "other_host"
+    SAMPLES = "samples"
+    CALLS = "calls"
+    LAUNCHING = "launching"
+    RECOMPOSITION = "recomposition"
+    WORKERS = "workers"
+
+
+@dataclass(frozen=True, slots=True)
+class Uncertainty:
+    """Half the width of an estimate's interval in seconds, by :class:`ErrorSource`.
+
+    The parts add up to half the width. Independent errors add as squares in the interval; each
+    has here the part of their sum that is in proportion to its square.
+    """
+
+    predicted_s: float = 0.0
+    conditions_s: float = 0.0
+    other_host_s: float = 0.0
+    samples_s: float = 0.0
+    calls_s: float = 0.0
+    launching_s: float = 0.0
+    recomposition_s: float = 0.0
+    workers_s: float = 0.0
+
+    @classmethod
+    def of(cls, parts_s: Mapping[ErrorSource, float]) -> Uncertainty:
+        """The uncertainty with these seconds by source; a source without any has 0."""
+        return cls(**{f"{source}_s": part_s for source, part_s in parts_s.items()})
+
+    @property
+    def by_source(self) -> dict[ErrorSource, float]:
+        """The parts in seconds, by source."""
+        return {source: getattr(self, f"{source}_s") for source in ErrorSource}
+
+    @property
+    def half_width_s(self) -> float:
+        """Half the width of the interval."""
+        return sum(self.by_source.values())
+
+    def scaled_to(self, half_width_s: float) -> Uncertainty:
+        """These parts, scaled to an interval of half the width ``half_width_s``."""
+        total_s = self.half_width_s
+        factor = half_width_s / total_s if total_s else 0.0
+        return Uncertainty.of({source: factor * s for source, s in self.by_source.items()})
+
+
+class HalfWidth:
+    """The distance from an estimate to one end of its interval, from the errors of single bricks.
+
+    The errors are independent: their squares add up.
+    """
+
+    def __init__(self) -> None:
+        self._squares = dict.fromkeys(ErrorSource, 0.0)
+
+    def add(self, source: ErrorSource, part_s: float) -> None:
+        """Add the uncertainty of one brick, in seconds."""
+        self._squares[source] += part_s**2
+
+    @property
+    def total_s(self) -> float:
+        """The distance in seconds."""
+        return math.sqrt(sum(self._squares.values()))
+
+    @property
+    def by_source(self) -> dict[ErrorSource, float]:
+        """The part of each source in seconds; they add up to the distance."""
+        total_s = self.total_s
+        return {s: square / total_s if total_s else 0.0 for s, square in self._squares.items()}
+
+
+# Origins of the costs of launching.
+LAUNCHING_MEASURED, LAUNCHING_ASSUMED = "measured", "assumed"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTimes:
+    """Seconds of a step: of its kernels on the device, and of its calls on the host.
+
+    ``limited_by`` is the lane that has more to do, ``host`` or ``device``. ``pipelined_s`` is a
+    step of many that are not waited for, as in a loop of training steps; ``graph_s`` one whose
+    kernels are launched together as a CUDA graph, None for a step that cannot be one: it waits for
+    values. ``kernels`` is the number of kernels. ``throttled`` is the state of the device while
+    ``throttled_share`` of the kernels' seconds was measured with its clock lowered; None: none was.
+    ``launching`` says where the costs of launching kernels are from, ``LAUNCHING_MEASURED`` or ``LAUNCHING_ASSUMED`` as
+    on other cards.
+    """
+
+    FACTS: ClassVar = (
+        ("device_s", "device_s", "device_low_s", "device_high_s"),
+        ("host_s", "host_s", "host_low_s", "host_high_s"), "limited_by",
+        ("pipelined_s", "pipelined_s", "pipelined_low_s", "pipelined_high_s"),
+        ("graph_s", "graph_s", "graph_low_s", "graph_high_s"), "kernels",
+        "throttled_share", "throttled_by", "launching",
+    )  # fmt: skip
+
+    device_s: Interval
+    host_s: Interval
+    limited_by: str
+    pipelined_s: Interval
+    graph_s: Interval | None
+    kernels: int
+    throttled_share: float = 0.0
+    throttled: AcceleratorState | None = None
+    launching: str = LAUNCHING_MEASURED
+
+    @property
+    def throttled_by(self) -> tuple[str, ...]:
+        """What lowered the clock."""
+        return () if self.throttled is None else self.throttled.throttled_by
+
+
+def device_facts(path: str) -> tuple[tuple[str, ...], ...]:
+    """Entries of ``FACTS``: those of the :class:`DeviceTimes` at ``path``."""
+    entries = ((of, of) if isinstance(of, str) else of for of in DeviceTimes.FACTS)
+    return tuple((f"{path}.{name}", *keys) for name, *keys in entries)
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """The latencies of a model and of its ``edited`` form; ``gain`` is the difference in seconds.
+
+    The gain is negative if the edited model takes longer.
+    """
+
+    FACTS: ClassVar = (
+        ("original.latency_s", "estimate_s", "low_s", "high_s"),
+        ("edited.latency_s", "edited_s", "edited_low_s", "edited_high_s"),
+        ("gain", "gain_s", "gain_low_s", "gain_high_s"),
+    )  # fmt: skip
+
+    original: Estimate
+    edited: Estimate
+    gain: Interval

@@ -2,7 +2,7 @@
 
 DLBricks (Li et al., ICPE 2020, section 3.2) names parallel construction next to the sequential one,
 and does not say which layers may run in parallel. Here workers run streams of occurrences (see
-:mod:`bricks.decompose.streams`) as the runtime does: each stream in the model's order, an
+:mod:`bricks.decompose.plan`) as the runtime does: each stream in the model's order, an
 occurrence as soon as all its inputs are ready. Rules say which occurrences must not overlap. Must
 not know where latencies come from.
 
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from bricks.compose.composer import compose
-from bricks.compose.occurrences import occurrence_tasks
+from bricks.compose.lanes import occurrence_tasks
 from bricks.errors import UsageError, first_line
 
 if TYPE_CHECKING:

@@ -11,12 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from bricks.compose.basis import gaps
 from bricks.compose.composer import compose
-from bricks.compose.device.step import device_step
-from bricks.compose.lanes import LaneSpan, Task, Timeline
+from bricks.compose.device.launching import DeviceRun, device_run
+from bricks.compose.lanes import CORE, DEVICE, HOST, LaneSpan, Task, Timeline, occurrence_tasks
 from bricks.compose.latencies import BrickLatencies, latencies
-from bricks.compose.occurrences import CORE, DEVICE, HOST, occurrence_tasks
-from bricks.compose.parts import gaps
 from bricks.compose.schedule import schedule, worker
 
 if TYPE_CHECKING:
@@ -129,3 +128,27 @@ def _run(
         return step.run.timeline, (HOST, DEVICE), step.excess_s
     of = occurrence_tasks(plan, net_s)
     return compose(of.tasks), (CORE,), of.excess_s
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceStep:
+    """A run of a plan; ``excess_s`` is that of its tasks on the host (``OccurrenceTasks``)."""
+
+    run: DeviceRun
+    excess_s: float
+
+
+def device_step(basis: Basis, known: BrickLatencies) -> DeviceStep:
+    """Compose the step of ``basis`` from the host's latencies and the kernels in ``known``.
+
+    A brick without a latency takes no time, nor does launching.
+    """
+    plan = basis.plan
+    net_s = dict.fromkeys(plan.keys, 0.0) | known.net_s
+    on_host = occurrence_tasks(plan, net_s, [HOST] * len(plan.occurrences))
+    kernels = [
+        known.kernels.get(occurrence.brick, ()) if occurrence.repeats is None else ()
+        for occurrence in plan.occurrences
+    ]
+    host_s = [task.work_s for task in on_host.tasks]
+    return DeviceStep(device_run(plan, host_s, kernels), on_host.excess_s)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bricks.decompose.live_memory import live_at_peak
 from bricks.decompose.memory import (
     ACTIVATION,
     GRADIENT,
@@ -21,16 +20,10 @@ from bricks.decompose.memory import (
     LiveRange,
     MemoryLayout,
     Phase,
+    live_at_peak,
 )
-from bricks.graph.program_phases import (
-    BUFFERS,
-    FORWARD,
-    INFERENCE,
-    INPUTS,
-    OPTIMIZER,
-    PARAMETERS,
-)
-from bricks.graph.tensor import TensorType
+from bricks.graph.call import BUFFERS, FORWARD, INFERENCE, INPUTS, OPTIMIZER, PARAMETERS
+from bricks.graph.types import TensorType
 
 # The key of this memory in a plan's JSON object.
 PROGRAM = "program"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from bricks.errors import UsageError, nearest
 
 if TYPE_CHECKING:
-    from bricks.graph.graph import Graph
+    from bricks.graph.model import Graph
 
 EXECUTED = "executed"
 _OVERLAP = "+1"

@@ -62,39 +62,41 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import onnx
 
 from bricks.decompose.canonical import ALL_VISITS, VISITS, SearchBudget
-from bricks.decompose.context import context_of, weight_bound
 from bricks.decompose.lowering import AS_WRITTEN, UNKNOWN, Contents, Lowering
 from bricks.decompose.piece_writer import BRICK_NAME, PieceContent, PieceWriter
-from bricks.decompose.plan import Brick
+from bricks.decompose.plan import SURROUNDING_BYTES, Brick
 from bricks.decompose.structure import Path, ranks
 from bricks.errors import ModelError
 from bricks.graph.model_metadata import (
     CONTEXT,
     ITERATIONS,
     LAYOUTS,
+    LOG_WEIGHT_BYTES,
     STEERING,
     note,
     note_other_kernels,
     note_sketches,
     note_weights,
+    noted_weight_bytes,
 )
+from bricks.graph.payload import is_referenced, type_of
 from bricks.graph.subgraphs import holds_initializers
 from bricks.graph.topology import label, subgraphs, used_values
 from bricks.graph.view import graph_of, parse_model, without_values
-from bricks.operators.dependence import sketched_values
-from bricks.operators.steering import steered_values, steering_inputs
-from bricks.operators.work import flops
+from bricks.operators.dependence import sketched_values, steered_values, steering_inputs
+from bricks.operators.registry import flops
 
 if TYPE_CHECKING:
-    from bricks.graph.graph import Graph
+    from bricks.graph.model import Graph
     from bricks.graph.sketch import Sketch
+    from bricks.graph.types import ValueType
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,3 +299,40 @@ def _key(model: onnx.ModelProto) -> str:
 
 def _qualified(node: onnx.NodeProto) -> str:
     return f"{node.domain}.{node.op_type}" if node.domain else node.op_type
+
+
+# Fewer bytes of weights are cached in models of any size.
+_HEAVY_BYTES = 1 << 16
+
+# Operations for each byte of weights. With more, computing takes ten times as long as reading the
+# weights from memory. With fewer, an operator selects from its weights, and reads hardly any.
+_MIN_INTENSITY, _MAX_INTENSITY = 0.1, 16.0
+
+# Binary logarithms of bytes of weights: a model below the first fits into any processor's
+# second-level cache, and one above the second into no cache.
+_MIN_LOG, _MAX_LOG = 20, 30
+
+
+def weight_bound(weights: Mapping[str, ValueType], flops: int | None) -> bool:
+    """Whether a brick may take longer where its weights are in no cache."""
+    size_bytes = sum(t.size_bytes for t in weights.values() if t.dtype != "STRING")
+    if flops is None or size_bytes < _HEAVY_BYTES:
+        return False
+    return _MIN_INTENSITY * size_bytes <= flops <= _MAX_INTENSITY * size_bytes
+
+
+def context_of(graph: Graph) -> dict[str, int]:
+    """Return the note of a brick's context: the binary logarithm of the bytes of all weights."""
+    types = (type_of(t) for t in graph.initializers.values() if is_referenced(t))
+    size_bytes = sum(type_.size_bytes for type_ in types if type_.dtype != "STRING")
+    return {LOG_WEIGHT_BYTES: min(_MAX_LOG, max(_MIN_LOG, int(size_bytes).bit_length() - 1))}
+
+
+def surrounding_bytes(brick: Brick) -> int:
+    """Return the bytes of other weights to read before ``brick``, if it is measured by itself."""
+    noted = noted_weight_bytes(parse_model(brick.model))
+    return (
+        SURROUNDING_BYTES
+        if noted is None
+        else max(SURROUNDING_BYTES, int(noted) - brick.weight_bytes)
+    )

@@ -1,22 +1,23 @@
 """The memory of a plan's values while it runs: the interface of both kinds of memory.
 
 A runtime that optimises a graph plans its memory ahead: values lie at offsets in a region
-(:mod:`bricks.decompose.planned`). A recorded program allocates each result when a call makes it
+(:mod:`bricks.decompose.planned_memory`). A recorded program allocates each result when a call makes it
 (:mod:`bricks.decompose.allocated`). Walking, recomposing and counting bytes use a plan's memory
 without knowing its kind. Frozen data; must not know runtimes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Protocol
 
-from bricks.graph.program_phases import INFERENCE
+from bricks.graph.call import INFERENCE
 
 if TYPE_CHECKING:
     from bricks.decompose.occurrence import Occurrence
-    from bricks.graph.containers import ValueType
+    from bricks.graph.types import ValueType
 
 # Roles of memory: results that later phases read, parameters' gradients, and results that are freed
 # by their own phase.
@@ -217,3 +218,23 @@ class Memory(Protocol):
     def to_json(self) -> Mapping[str, Any]:
         """Its entries in the JSON object of a :class:`Plan`."""
         return {}
+
+
+def live_at_peak(spans: Iterable[LiveRange], occurrences: int) -> tuple[int, dict[str, int]]:
+    """Return the first position with the most live bytes, and the live bytes there by role."""
+    pieces = list(spans)
+    at = _peak_position(pieces, occurrences)
+    live_bytes = dict[str, int]()
+    for span in pieces:
+        if span.begin <= at <= span.end:
+            live_bytes[span.role] = live_bytes.get(span.role, 0) + span.size_bytes
+    return at, live_bytes
+
+
+def _peak_position(spans: Iterable[LiveRange], occurrences: int) -> int:
+    changes = [0] * (occurrences + 1)
+    for span in spans:
+        changes[span.begin] += span.size_bytes
+        changes[span.end + 1] -= span.size_bytes
+    live = list(accumulate(changes[:-1]))
+    return live.index(max(live)) if live else 0

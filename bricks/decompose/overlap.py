@@ -33,7 +33,7 @@ from bricks.decompose.granularity import Granularity, split
 from bricks.graph.topology import used_values
 
 if TYPE_CHECKING:
-    from bricks.graph.graph import Graph
+    from bricks.graph.model import Graph
 
 
 @dataclass(frozen=True, slots=True)

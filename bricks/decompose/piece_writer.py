@@ -12,18 +12,24 @@ from typing import TYPE_CHECKING, Any
 
 import onnx
 
-from bricks.decompose.content import DTYPE_NUMBER, constant, normal_type, plain_attributes
-from bricks.decompose.structure import Path, schedule
+from bricks.decompose.structure import (
+    DTYPE_NUMBER,
+    Path,
+    constant,
+    normal_type,
+    plain_attributes,
+    schedule,
+)
 from bricks.errors import ModelError
-from bricks.graph.containers import ContainerType, ValueType
 from bricks.graph.form import ModelForm, nodes_form
 from bricks.graph.model_metadata import ITEMS, STEERING, note, note_inner_types
 from bricks.graph.onnx_types import type_proto
 from bricks.graph.topology import default_domain, located_subgraphs
-from bricks.operators.steering import value_counts
+from bricks.graph.types import ContainerType, ValueType
+from bricks.operators.dependence import value_counts
 
 if TYPE_CHECKING:
-    from bricks.graph.graph import Graph
+    from bricks.graph.model import Graph
 
 # The location that weights refer to. No such file exists: values are passed when a brick is loaded.
 WEIGHTS_LOCATION = "weights"

@@ -5,6 +5,8 @@ Frozen data to be stored and sent; must not read ONNX or know runtimes.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,8 +16,8 @@ from typing import Any
 from bricks.decompose.allocated import PROGRAM, Allocated
 from bricks.decompose.memory import Memory
 from bricks.decompose.occurrence import Occurrence, Usage, usage_of
-from bricks.decompose.planned import Planned
-from bricks.graph.containers import ValueType, type_from_json
+from bricks.decompose.planned_memory import Planned
+from bricks.graph.types import TensorType, ValueType, type_from_json
 
 # Consecutive runs of a brick that is measured without a model, and bytes of weights read before
 # them: more than a core's own caches hold. Without that read, small bricks appear a third too
@@ -363,3 +365,77 @@ def isolated_decomposition(
         ),
     )
     return Decomposition(plan, {brick.key: brick}, 0.0, surrounding_bytes)
+
+
+def titles(plans: Sequence[Plan]) -> list[str]:
+    """Return names of models; models of one name also have their inputs or, if needed, digests.
+
+    ``plans`` may contain one model with several batch sizes, or two files of one name.
+    """
+    names = [plan.model for plan in plans]
+    for detail in (_inputs, lambda plan: plan.digest[:11]):
+        repeated = {title for title in names if names.count(title) > 1}
+        names = [
+            f"{title} ({detail(plan)})" if title in repeated else title
+            for title, plan in zip(names, plans, strict=True)
+        ]
+    return names
+
+
+def _inputs(plan: Plan) -> str:
+    return ", ".join(str(plan.types[value]) for value in plan.inputs)
+
+
+def shapes(brick: Brick) -> str:
+    """Return the shapes of a brick's inputs, weights and outputs: ``1×8×8, 8×4 → 1×8×4``."""
+    ends = (*brick.inputs.values(), *brick.weights.values()), brick.outputs.values()
+    return " → ".join(", ".join(_shape(type_) for type_ in types) or "nothing" for types in ends)
+
+
+def _shape(type_: ValueType) -> str:
+    if not isinstance(type_, TensorType):
+        return str(type_)
+    sizes = "×".join(map(str, type_.shape)) or "1"
+    return sizes if type_.dtype == "FLOAT" else f"{sizes} {type_.dtype.lower()}"
+
+
+# The cost of a handover to another worker, in units of work: waking it takes some microseconds.
+# An occurrence with less work than this is not worth moving.
+_HANDOVER = 1e5
+
+
+def streams_of(plan: Plan, bricks: Mapping[str, Brick], workers: int) -> tuple[int, ...]:
+    """Return the stream number of each occurrence, by position; at most ``workers`` streams.
+
+    Streams are numbered by first use. This is list scheduling with the model's order as the list:
+    each occurrence goes to the worker that could begin it first, if the duration of each occurrence
+    were proportional to its work.
+    """
+    work = {key: work_of(bricks[key]) for key in plan.keys}
+    free = [0.0] * workers
+    done: list[float] = []
+    chosen: list[int] = []
+    for i, producers in enumerate(plan.producers()):
+
+        def begin(worker: int, producers: Sequence[int] = producers) -> float:
+            waits = [done[p] + (_HANDOVER if chosen[p] != worker else 0.0) for p in producers]
+            return max([free[worker], *waits])
+
+        worker = min(range(workers), key=begin)  # the first of equals
+        done.append(begin(worker) + work[plan.occurrences[i].brick])
+        free[worker] = done[-1]
+        chosen.append(worker)
+    numbers = {worker: number for number, worker in enumerate(dict.fromkeys(chosen))}
+    return tuple(numbers[worker] for worker in chosen)
+
+
+def whole_key(plan: Plan, streams: Sequence[int], workers: int) -> str:
+    """Return the key of the whole model run along ``streams``; its digest if there are none.
+
+    The number of workers is part of the key, because idle workers still spin.
+    """
+    if not streams:
+        return plan.digest
+    text = json.dumps(list(streams), separators=(",", ":"))
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    return f"{plan.digest}-w{workers}-{digest}"

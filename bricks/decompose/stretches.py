@@ -15,15 +15,15 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from bricks.graph.form import ModelForm, node_form
-from bricks.graph.tensor import TensorType
 from bricks.graph.topology import subgraphs, used_values
+from bricks.graph.types import TensorType
 from bricks.operators.dependence import branches_on_values
 from bricks.operators.registry import operator_of
 
 if TYPE_CHECKING:
     import onnx
 
-    from bricks.graph.graph import Graph
+    from bricks.graph.model import Graph
 
 # Shorter stretches are cut at every node.
 SHORTEST = 32

@@ -6,6 +6,7 @@ Must import neither PyTorch nor, until a node is made, ONNX.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -102,3 +103,32 @@ def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
         strides.append(step)
         step *= max(size, 1)
     return tuple(reversed(strides))
+
+
+FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer"
+
+INFERENCE, TRAINING = "inference", "training step"
+
+# Roles of tensors that exist before a step.
+INPUTS, PARAMETERS, BUFFERS = "inputs", "parameters", "buffers"
+
+# Parts of call overhead: once in a phase, for each call, and for code evicted from the caches.
+PER_PHASE, PER_CALL, EVICTION = "once", "each", "displaced"
+
+
+# Calls that touch fewer bytes than the first evict nothing, more than the second everything; the
+# share is linear in the logarithm between (training steps of perceptrons 8 to 1024 wide).
+_FEWEST_BYTES, ALL_BYTES = 16 << 10, 1 << 20
+
+
+def evicted_share(touched: int) -> float:
+    """Return the share of the caches, 0 to 1, that a call evicts by touching ``touched`` bytes."""
+    if touched <= _FEWEST_BYTES:
+        return 0.0
+    return min(1.0, math.log(touched / _FEWEST_BYTES) / math.log(ALL_BYTES / _FEWEST_BYTES))
+
+
+def writes(operator: str) -> bool:
+    """Whether an operator writes to an argument, by PyTorch's naming conventions."""
+    name, _, overload = operator.partition(".")
+    return name.endswith("_") or "out" in overload.split("_")

@@ -18,7 +18,7 @@ import onnx
 
 from bricks.errors import ModelError, ShapeError
 from bricks.graph.shapes import CACHE
-from bricks.graph.tensor import ELEMENT_BITS
+from bricks.graph.types import ELEMENT_BITS
 from bricks.graph.view import parse_model
 from bricks.graph.wire import skim
 

@@ -11,10 +11,9 @@ from collections.abc import Iterator, Sequence
 import onnx
 from onnx import helper
 
-from bricks.graph.call import ON_HOST, leaves
+from bricks.graph.call import ON_HOST, OPTIMIZER, leaves
 from bricks.graph.program import PHASE, call_of
-from bricks.graph.program_phases import OPTIMIZER
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
 from bricks.graph.view import graph_of
 
 # PyTorch keeps counts of steps on the host, in tensors of one number, unless an optimiser is told

@@ -6,18 +6,26 @@ values may be wrong. Must not know how the values are used.
 
 from __future__ import annotations
 
+import json
 import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from bricks.errors import ModelError, UsageError, first_line
+from bricks.graph.model_metadata import known_values, noted_sketches, runtime_value
 from bricks.graph.onnx_types import dtype_of
 from bricks.graph.payload import value_dtype
 
 if TYPE_CHECKING:
     import onnx
+
+    from bricks.graph.model import Graph
+    from bricks.graph.synthesis import Pool, Range
 
 _BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 
@@ -93,3 +101,67 @@ def literal(name: str, text: str, declared: onnx.TypeProto) -> Any:
         f"input '{name}' has {len(dims)} dimensions, and is given {flat.size} numbers:"
         f" give a file ({name}=@FILE.npy)"
     )
+
+
+class InputMaker(Protocol):
+    """Makes the value of an input."""
+
+    def __call__(self, turn: int = 0) -> Any:
+        """Return the value in set number ``turn``; a known value is the same in all sets."""
+
+
+def feeds(
+    proto: onnx.ModelProto,
+    graph: Graph,
+    ranges: Mapping[str, Range],
+    pool: Pool,
+    prefix: str = "",
+) -> dict[str, InputMaker]:
+    """Return a function for each input of ``proto`` (as ``graph``) that makes the input's value.
+
+    Synthetic integers lie within ``ranges``; ``prefix`` and the input's name determine them.
+    """
+    values, sketches = known_values(proto), noted_sketches(proto)
+
+    def made(name: str, turn: int = 0) -> Any:
+        if name in values:
+            return runtime_value(values[name], graph.types[name])
+        of_turn = f"{prefix}{name}/{turn}" if turn else f"{prefix}{name}"
+        random = pool.value(of_turn, graph.types[name], ranges.get(name))
+        return sketches[name].drawn(random, turn) if name in sketches else random
+
+    return {name: partial(made, name) for name in graph.inputs}
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceValues:
+    """Inputs and weights of a model as runtimes get them, and float64 values, all by name.
+
+    ``values`` is empty without a reference.
+    """
+
+    inputs: Mapping[str, np.ndarray]
+    weights: Mapping[str, np.ndarray]
+    values: Mapping[str, np.ndarray]
+
+    def save(self, file: Path) -> None:
+        """Write all arrays to ``file`` (.npz)."""
+        arrays: dict[str, Any] = {}
+        names: dict[str, list[str]] = {}
+        for role in ("inputs", "weights", "values"):
+            of_role: Mapping[str, np.ndarray] = getattr(self, role)
+            names[role] = list(of_role)
+            arrays |= {f"{role}{number}": array for number, array in enumerate(of_role.values())}
+        np.savez(file, names=np.frombuffer(json.dumps(names).encode(), np.uint8), **arrays)
+
+    @classmethod
+    def load(cls, file: Path) -> ReferenceValues:
+        """Read a file of :meth:`save`."""
+        with np.load(file, allow_pickle=False) as arrays:
+            names = json.loads(arrays["names"].tobytes())
+            return cls(
+                **{
+                    role: {name: arrays[f"{role}{number}"] for number, name in enumerate(of_role)}
+                    for role, of_role in names.items()
+                }
+            )

@@ -5,14 +5,17 @@ Must not know how a model is read, nor runtimes or bricks.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
 
 if TYPE_CHECKING:
-    from bricks.graph.containers import ValueType
+    import onnx
+
+    from bricks.graph.types import ValueType
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +45,21 @@ class Model:
     def empty_inputs(self) -> tuple[str, ...]:
         """Names of the inputs without elements: tensors with a dimension of 0."""
         return tuple(n for n, t in self.inputs if isinstance(t, TensorType) and not t.elements)
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Nodes, with the constants, types and opsets that are needed to run any part of them.
+
+    ``initializers`` are constants by name; weights, without values, have
+    ``data_location == EXTERNAL``. ``types`` holds every value's type: inputs, initializers and
+    node outputs.
+    """
+
+    nodes: tuple[onnx.NodeProto, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    initializers: Mapping[str, onnx.TensorProto]
+    types: Mapping[str, ValueType]
+    opsets: Mapping[str, int]
+    ir_version: int

@@ -21,12 +21,11 @@ import numpy as np
 import onnx
 
 from bricks.errors import ModelError
-from bricks.graph.containers import ContainerType, ValueType, type_from_json
 from bricks.graph.onnx_types import dtype_of, notation
 from bricks.graph.payload import numpy_dtype, packed, unpacked, value_dtype
 from bricks.graph.program import call_of, is_call
 from bricks.graph.sketch import Sketch
-from bricks.graph.tensor import ELEMENT_BITS, TensorType
+from bricks.graph.types import ELEMENT_BITS, ContainerType, TensorType, ValueType, type_from_json
 
 # Keys of metadata: types of containers; types of a brick's inner values; and flattened values of
 # inputs, which are steering values in bricks and user-specified values in models.

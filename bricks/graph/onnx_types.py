@@ -8,8 +8,7 @@ from __future__ import annotations
 import onnx
 
 from bricks.errors import ModelError
-from bricks.graph.containers import ContainerType, ValueType
-from bricks.graph.tensor import ELEMENT_BITS
+from bricks.graph.types import ELEMENT_BITS, ContainerType, ValueType
 
 _DTYPES = {name.lower(): number for name, number in onnx.TensorProto.DataType.items()}
 

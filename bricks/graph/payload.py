@@ -17,8 +17,8 @@ import onnx
 from onnx import numpy_helper
 
 from bricks.errors import ModelError, first_line
-from bricks.graph.tensor import ELEMENT_BITS, TensorType
 from bricks.graph.topology import subgraphs
+from bricks.graph.types import ELEMENT_BITS, TensorType
 
 # Types missing from numpy are stored as unsigned integers of their width, as in ONNX Runtime.
 _NUMPY_NAMES = {

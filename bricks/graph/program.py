@@ -30,19 +30,25 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bricks.errors import ModelError
-from bricks.graph.call import ON_HOST
+from bricks.graph.call import ALL_BYTES as ALL_BYTES
+from bricks.graph.call import ON_HOST, writes
 from bricks.graph.call import UNDEFINED as UNDEFINED
 from bricks.graph.call import Call as Call
 from bricks.graph.call import Port as Port
 from bricks.graph.call import contiguous as contiguous
+from bricks.graph.call import evicted_share as evicted_share
 from bricks.graph.call import leaves as leaves
 from bricks.graph.form import DOMAIN
+from bricks.graph.types import TensorType
 
 if TYPE_CHECKING:
     import onnx
+
+    from bricks.graph.types import ValueType
 
 # Namespace of the backend's own calls: training steps in isolation and under data parallelism.
 REPLICATED = "replicated"
@@ -204,3 +210,14 @@ def _from_json(kind: type[_Facts], text: str) -> _Facts:
         return kind(**json.loads(text))
     except (ValueError, TypeError) as exc:
         raise ModelError(f"what a recorded program says of itself cannot be read: {exc}") from exc
+
+
+def touched_bytes(node: onnx.NodeProto, types: Mapping[str, ValueType]) -> int:
+    """Return the bytes of the distinct tensors that a call reads or writes; 0 for a view."""
+    call = call_of(node)
+    sources = zip_longest(call.aliases[: len(node.output)], node.output, fillvalue=-1)
+    allocated = {name for source, name in sources if source < 0 and name}
+    if not allocated and call.namespace == "aten" and not writes(call.operator):
+        return 0
+    tensors = (types[name] for name in {*node.input, *allocated})
+    return sum(tensor.size_bytes for tensor in tensors if isinstance(tensor, TensorType))

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 import onnx
 
 from bricks.errors import ModelError, UsageError, suggestion
-from bricks.graph.tensor import TensorType
 from bricks.graph.topology import all_nodes, initializer_names, used_values
+from bricks.graph.types import TensorType
 from bricks.graph.view import upstream
 
 if TYPE_CHECKING:
-    from bricks.graph.containers import ValueType
+    from bricks.graph.types import ValueType
 
 
 @dataclass(frozen=True, slots=True)

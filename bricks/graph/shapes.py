@@ -11,11 +11,16 @@ from collections.abc import Collection, Mapping, Sequence
 import onnx
 
 from bricks.errors import ModelError, OpenDimensions, ShapeError
-from bricks.graph.containers import ContainerType, ValueType
-from bricks.graph.example_sizes import example_sizes
 from bricks.graph.onnx_types import dtype_of, notation
-from bricks.graph.sizes import LARGEST_DIM, RANGE, shown_shape
-from bricks.graph.tensor import ELEMENT_BITS, TensorType
+from bricks.graph.types import (
+    ELEMENT_BITS,
+    LARGEST_DIM,
+    RANGE,
+    ContainerType,
+    TensorType,
+    ValueType,
+    shown_shape,
+)
 
 # The nesting depth of containers: runtimes support at most an optional sequence of maps.
 _MAX_DEPTH = 3
@@ -303,3 +308,47 @@ def _read_dim(dim: onnx.TensorShapeProto.Dimension) -> int | str:
         return dim.dim_value
     symbol: str = dim.dim_param.strip()
     return "" if symbol in _NO_SYMBOLS else symbol
+
+
+_IMAGE, _TOKENS, _SAMPLES, _STEPS = 224, 128, 16000, 64
+# At most so many channels make an image.
+_CHANNELS = 4
+
+
+def example_sizes(
+    known: Mapping[str, Sequence[int | str] | None], dtypes: Mapping[str, str]
+) -> dict[str, tuple[int, ...]]:
+    """Return a complete shape for each input; a symbol gets one size wherever it occurs.
+
+    ``known`` has the dimensions of each input: numbers, symbols, "" for a nameless open dimension;
+    or None without a rank. ``dtypes`` are ONNX names.
+    """
+    bound: dict[str, int] = {}
+    shapes = {}
+    for name, dims in known.items():
+        sizes = []
+        for axis, dim in enumerate(dims if dims is not None else ("",)):
+            if isinstance(dim, int):
+                sizes.append(dim)
+                continue
+            usual = _usual(axis, dims or ("",), dtypes[name])
+            sizes.append(bound.setdefault(dim, usual) if dim else usual)
+        shapes[name] = tuple(sizes)
+    return shapes
+
+
+def _usual(axis: int, dims: Sequence[int | str], dtype: str) -> int:
+    """Return a usual size of ``axis`` of an input with ``dims`` and the ONNX type ``dtype``."""
+    if axis == 0 and len(dims) > 1:
+        return 1
+    if len(dims) == 4:
+        last, first = dims[3], dims[1]
+        channels = 3 if isinstance(last, int) and last <= _CHANNELS and axis != 3 else 1
+        if axis == channels and not isinstance(first, int):
+            return 3
+        return _IMAGE
+    if "INT" in dtype:
+        return _TOKENS
+    if len(dims) == 3 and axis == 1 and isinstance(dims[0], int) and dims[0] > 1:
+        return 1  # the state of a recurrent network: layers, batch, units
+    return _SAMPLES if len(dims) <= 2 else _STEPS

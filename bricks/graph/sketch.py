@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from bricks.graph.boxes import column_quantiles, draw_boxes
 from bricks.graph.distributions import (
     CHANGES_STEP,
+    column_quantiles,
+    draw_boxes,
     log_size,
     mask_shares,
     one_digit,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bricks.graph.boxes import column_quantiles, draw_boxes, rank_correlations
+from bricks.graph.distributions import column_quantiles, draw_boxes, rank_correlations
 from bricks.graph.sketch import Sketch
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ import numpy as np
 
 from bricks.errors import ModelError
 from bricks.graph.payload import numpy_dtype, storage_shape, unpacked, value_dtype
-from bricks.graph.tensor import ELEMENT_BITS, TensorType
+from bricks.graph.types import ELEMENT_BITS, TensorType
 
 if TYPE_CHECKING:
-    from bricks.graph.containers import ValueType
+    from bricks.graph.types import ValueType
 
 __all__ = ["Pool", "numpy_dtype"]
 

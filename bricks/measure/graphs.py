@@ -44,8 +44,7 @@ from bricks.samples.whole_models import Profile, profile_of
 
 if TYPE_CHECKING:
     from bricks.decompose.plan import Decomposition
-    from bricks.graph.graph import Graph
-    from bricks.graph.model import Model
+    from bricks.graph.model import Graph, Model
     from bricks.measure.jobs import ModelJob
     from bricks.measure.protocol.request import Answer, Request
     from bricks.samples.whole_models import MemoryPeaks

@@ -15,8 +15,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from bricks.decompose.plan import Decomposition, work_of
-from bricks.decompose.streams import whole_key
+from bricks.decompose.plan import Decomposition, whole_key, work_of
 from bricks.measure.conditions import MAX_BRICKS, MAX_WEIGHT_BYTES
 from bricks.measure.protocol.models import SESSION_BYTES
 from bricks.measure.walk import timed_count
@@ -33,7 +32,7 @@ class ModelJob:
     """A model to measure: its bricks, and with ``whole`` the model itself.
 
     ``chosen`` has the keys of the bricks to measure; None: all. The model runs along ``streams`` by
-    ``workers`` threads at once (see :mod:`bricks.decompose.streams`), or in sequence.
+    ``workers`` threads at once (see :mod:`bricks.decompose.plan`), or in sequence.
     """
 
     model: Model

@@ -11,11 +11,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bricks.decompose.layout import BYTES, SUMS
+from bricks.decompose.planned_memory import BYTES, SUMS
 from bricks.decompose.stretches import SHORTEST
 from bricks.graph.model_metadata import SKETCHES, noted_sketches
-from bricks.graph.tensor import TensorType
 from bricks.graph.topology import used_values
+from bricks.graph.types import TensorType
 from bricks.graph.view import graph_of, parse_model
 from bricks.measure.walk import (
     HEAVY_BYTES,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from bricks.decompose.memory import MemoryLayout
     from bricks.decompose.occurrence import Occurrence
     from bricks.decompose.plan import Brick, Decomposition, Plan
-    from bricks.graph.graph import Graph
+    from bricks.graph.model import Graph
 
 # Occurrences in the warm-up prefix of each timed one; research/measuring.md says why.
 PREFIX_LENGTH = 2

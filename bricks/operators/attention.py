@@ -6,8 +6,19 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bricks.operators.normalisation import SOFTMAX
-from bricks.operators.operator import Operator, WeightForm, Work, names, no_workspace
-from bricks.operators.restrictions import Restriction, first_of, index, length, mask_at, quantised
+from bricks.operators.operator import (
+    Operator,
+    Restriction,
+    WeightForm,
+    Work,
+    first_of,
+    index,
+    length,
+    mask_at,
+    names,
+    no_workspace,
+    quantised,
+)
 
 if TYPE_CHECKING:
     from bricks.operators.node import Node

@@ -9,18 +9,28 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bricks.graph.sketch import QUANTILES
+from bricks.graph.sketch import COLUMNS, ORDER, QUANTILES
 from bricks.operators.operator import (
     Features,
     Loops,
     Operator,
+    Restriction,
+    Steering,
     WeightForm,
     Work,
     decided_by,
+    first_of,
+    index,
     names,
+    no_work,
     no_workspace,
+    per_input,
+    per_output,
+    quantised,
+    quantised_around,
+    shape_at,
+    to_first,
 )
-from bricks.operators.restrictions import quantised_around
 
 if TYPE_CHECKING:
     from bricks.operators.node import Node
@@ -150,5 +160,123 @@ OPERATORS = (
     Operator(
         onnx=names("com.microsoft.QLinearConvTranspose"),
         features=Features(Loops.CONVOLUTION, operands=(0, 3), transposed=True),
+    ),
+)
+
+
+_WINDOW = Features(window=True)
+
+
+def _window_work(node: Node) -> int:
+    return math.prod(node.numbers("kernel_shape")) * node.output.elements
+
+
+def _unpool_index(node: Node, port: int) -> Restriction | None:
+    shape = node.shape_at(0)
+    return index(node, 0, math.prod(shape)) if port == 1 and shape else None
+
+
+_POOLING = (
+    Operator(
+        onnx=names("MaxPool com.microsoft.nchwc.MaxPool"),
+        work=_window_work,
+        passes=to_first(0),
+        workspace=no_workspace,
+        features=_WINDOW,
+    ),
+    Operator(
+        onnx=names("AveragePool LpPool com.microsoft.nchwc.AveragePool"),
+        work=_window_work,
+        workspace=no_workspace,
+        features=_WINDOW,
+    ),
+    Operator(onnx=names("com.microsoft.NhwcMaxPool"), work=_window_work, features=_WINDOW),
+    Operator(
+        onnx=names("com.microsoft.QLinearAveragePool"),
+        work=_window_work,
+        restrict=quantised,
+        features=_WINDOW,
+    ),
+    Operator(
+        onnx=names(
+            "GlobalAveragePool GlobalMaxPool com.microsoft.nchwc.GlobalAveragePool"
+            " com.microsoft.nchwc.GlobalMaxPool"
+        ),
+        work=per_input(1),
+        workspace=no_workspace,
+        features=_WINDOW,
+    ),
+    Operator(onnx=names("GlobalLpPool"), work=per_input(1), features=_WINDOW),
+    Operator(
+        onnx=names("com.microsoft.QLinearGlobalAveragePool"),
+        work=per_input(1),
+        restrict=quantised,
+        features=_WINDOW,
+    ),
+    Operator(onnx=names("MaxRoiPool"), features=_WINDOW),
+    Operator(onnx=names("MaxUnpool"), restrict=first_of(shape_at(2), _unpool_index)),
+    Operator(
+        aten=names(
+            "_adaptive_avg_pool2d _adaptive_avg_pool2d_backward adaptive_avg_pool2d avg_pool2d"
+            " avg_pool2d_backward max_pool2d_with_indices_backward"
+        ),
+        work=per_input(1),
+    ),
+    # Maxima are sought in random values, whose branches no processor predicts: synthetic weights
+    # would make them look twice as fast.
+    Operator(aten=names("max_pool2d_with_indices"), work=per_input(1), values=decided_by(0)),
+    Operator(
+        aten=names(
+            "adaptive_max_pool2d adaptive_max_pool3d fractional_max_pool2d fractional_max_pool3d"
+            " max_pool3d_with_indices"
+        ),
+        values=decided_by(0),
+    ),
+)
+
+
+def _resize_work(node: Node) -> int | None:
+    """Two, or four, neighbours in each dimension that changes."""
+    mode = node.text("mode") or "nearest"
+    if mode == "nearest":
+        return 0
+    sides = zip(node.type_at(0).shape, node.output.shape, strict=True)
+    changed = sum(before != after for before, after in sides)
+    return 2 * {"linear": 2, "cubic": 4}[mode] ** changed * node.output.elements if changed else 0
+
+
+def _resize_workspace(node: Node, threads: int) -> Sequence[int]:
+    if node.number("antialias"):
+        raise LookupError("Resize with antialiasing")
+    return ()
+
+
+def _region_index(node: Node, port: int) -> Restriction | None:
+    shape = node.shape_at(0)
+    return index(node, 0, shape[0]) if port == 2 and shape else None
+
+
+_RESIZING = (
+    Operator(
+        onnx=names("Resize"),
+        work=_resize_work,
+        restrict=shape_at(3),
+        # Region, scales, sizes; before version 11 scales.
+        steering=Steering((1, 2, 3)),
+        workspace=_resize_workspace,
+    ),
+    Operator(onnx=names("Upsample"), steering=Steering((1,)), workspace=no_workspace),
+    Operator(onnx=names("com.microsoft.nchwc.Upsample"), workspace=no_workspace),
+    Operator(
+        onnx=names("GridSample"), values=decided_by(1, COLUMNS, ORDER), workspace=no_workspace
+    ),
+    Operator(onnx=names("com.microsoft.GridSample"), values=decided_by(1, COLUMNS, ORDER)),
+    Operator(onnx=names("RoiAlign"), values=decided_by(1, COLUMNS), restrict=_region_index),
+    Operator(onnx=names("AffineGrid CenterCropPad"), restrict=shape_at(1)),
+    Operator(onnx=names("Col2Im"), restrict=shape_at(1, 2)),
+    Operator(aten=names("upsample_nearest2d"), work=no_work),
+    Operator(aten=names("upsample_bilinear2d"), work=per_output(1)),
+    Operator(
+        aten=names("upsample_nearest2d_backward upsample_bilinear2d_backward"), work=per_input(1)
     ),
 )

@@ -9,20 +9,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from bricks.graph.containers import ValueType
 from bricks.graph.form import DOMAIN
-from bricks.graph.loops import conditional_loops
 from bricks.graph.program import call_of, is_call, leaves
 from bricks.graph.sketch import DISTINCT, ORDER, QUANTILES, SELECTED, Sketch
-from bricks.graph.tensor import TensorType
+from bricks.graph.subgraphs import conditional_loops
 from bricks.graph.topology import inner_nodes, used_values
+from bricks.graph.types import ContainerType, TensorType, ValueType
 from bricks.graph.view import graph_of
 from bricks.operators.registry import operator_of
 
 if TYPE_CHECKING:
     import onnx
 
-    from bricks.graph.graph import Graph
+    from bricks.graph.model import Graph
     from bricks.operators.operator import Dependence, Operator
 
 # Tables of fewer bytes stay in the caches.
@@ -188,3 +187,59 @@ def _tensors(
             type_ = types.get(node.input[leaf["t"]])
             if isinstance(type_, TensorType) and type_.elements:
                 yield node.input[leaf["t"]], type_
+
+
+# Values of tensors with more elements don't count, whatever their type: they are data.
+SMALL = 64
+
+# Element types whose small constants are shapes, axes, indices and switches. 8 bits and fewer are
+# quantised data.
+COUNTED = frozenset({"INT16", "INT32", "INT64", "UINT16", "UINT32", "UINT64", "BOOL"})
+
+# The most scales or zero points of a weight with one for each channel. Weights with one for each
+# block have more; a runtime fuses these weights in any case.
+MOST_CHANNELS = 1 << 16
+
+
+def value_counts(kind: ValueType, *, steering: bool) -> bool:
+    """Whether the values of an initializer of this type count for identity.
+
+    ``steering`` is whether a steering input reads them. Strings always count, because no synthetic
+    string is valid; so do empty tensors.
+    """
+    if kind.dtype == "STRING" or 0 in kind.shape:
+        return True
+    if isinstance(kind, ContainerType):
+        return False  # the types of its items count separately
+    return kind.elements <= SMALL and (steering or kind.dtype in COUNTED)
+
+
+def steering_inputs(node: onnx.NodeProto) -> Iterator[tuple[str, bool]]:
+    """Yield the names at the node's steering inputs, and whether only scalars steer there.
+
+    Includes the steering inputs of nodes in its subgraphs.
+    """
+    for inner in (node, *inner_nodes(node)):
+        steering = operator_of(inner).steering
+        for port in steering.ports:
+            if port < len(inner.input) and inner.input[port]:
+                yield inner.input[port], steering.scalars_only
+
+
+def quantization_parameters(nodes: Iterable[onnx.NodeProto]) -> set[str]:
+    """Return the names at the inputs for scales and zero points of ``nodes``."""
+    return {
+        name
+        for node in nodes
+        for port in operator_of(node).steering.quantization
+        for name in node.input[port : port + 1]
+    }
+
+
+def steered_values(
+    inputs: Iterable[tuple[str, bool]], types: Mapping[str, ValueType]
+) -> Iterator[str]:
+    """Yield the names in ``inputs`` (of :func:`steering_inputs`) whose types may steer."""
+    for name, scalar_only in inputs:
+        if not scalar_only or (name in types and types[name].elements == 1):
+            yield name

@@ -13,19 +13,29 @@ from typing import TYPE_CHECKING
 
 from bricks.graph.sketch import DENSITY, LARGE, QUANTILES, SIGNS, ZEROS
 from bricks.operators.operator import (
+    EXACT,
+    NOT_INTEGER,
     Access,
     Dependence,
     Features,
     Operator,
+    Restriction,
     Steering,
     decided_by,
+    first_of,
     from_any,
+    index,
+    mask,
+    mask_at,
     names,
+    no_work,
     no_workspace,
+    per_input,
+    per_output,
+    quantised,
+    shape_at,
     to_first,
 )
-from bricks.operators.restrictions import EXACT, NOT_INTEGER, Restriction, first_of, mask, mask_at
-from bricks.operators.work_rules import no_work, per_input, per_output
 
 if TYPE_CHECKING:
     import onnx
@@ -242,3 +252,85 @@ _CONVERSIONS = (
 )
 
 OPERATORS = (*_ARITHMETIC, *_LOGIC, *_FUNCTIONS, *_CONVERSIONS)
+
+
+# A convolution with a bias is computed in integers only if the bias's scale is the product of those
+# of its input and its weight.
+_SCALES = Steering(quantization=(1, 2))
+
+_QUANTISATION = (
+    Operator(
+        onnx=names("QuantizeLinear"), work=per_output(2), steering=_SCALES, workspace=no_workspace
+    ),
+    Operator(
+        onnx=names("DequantizeLinear"),
+        work=per_output(2),
+        restrict=quantised,
+        steering=_SCALES,
+        workspace=no_workspace,
+    ),
+    Operator(onnx=names("DynamicQuantizeLinear"), work=per_output(4), workspace=no_workspace),
+    Operator(onnx=names("com.microsoft.QuantizeLinear"), work=per_output(2)),
+    Operator(onnx=names("com.microsoft.DequantizeLinear"), work=per_output(2), restrict=quantised),
+    Operator(
+        onnx=names("com.microsoft.QLinearAdd com.microsoft.QLinearMul"),
+        work=per_output(1),
+        restrict=quantised,
+        workspace=no_workspace,
+        features=Features(access=Access.BROADCASTING),
+    ),
+    Operator(
+        onnx=names("com.microsoft.QLinearLeakyRelu com.microsoft.QLinearSigmoid"),
+        work=per_output(1),
+        restrict=quantised,
+    ),
+    Operator(
+        onnx=names("com.microsoft.QLinearConcat"),
+        work=no_work,
+        restrict=quantised,
+        features=Features(access=Access.ALONG_AXIS),
+    ),
+    Operator(onnx=names("com.microsoft.QLinearWhere"), restrict=quantised),
+)
+
+
+def _class_index(node: Node, port: int) -> Restriction | None:
+    shape = node.shape_at(0)
+    return index(node, 0, shape[1]) if port == 1 and shape and len(shape) > 1 else None
+
+
+_TRAINING = (
+    Operator(
+        onnx=names("NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss"), restrict=_class_index
+    ),
+    Operator(aten=names("nll_loss_forward"), work=per_input(1)),
+    Operator(
+        aten=names(
+            "binary_cross_entropy_with_logits huber_loss huber_loss_backward mse_loss"
+            " mse_loss_backward nll_loss_backward smooth_l1_loss smooth_l1_loss_backward"
+        ),
+        work=per_output(1),
+    ),
+    Operator(aten=names("binary_cross_entropy"), values=decided_by(0, QUANTILES)),
+    Operator(onnx=names("RandomUniform"), restrict=shape_at(0)),
+    Operator(
+        aten=names(
+            "bernoulli exponential native_dropout native_dropout_backward normal rand randn uniform"
+        ),
+        work=per_output(1),
+    ),
+    Operator(aten=names("poisson"), values=decided_by(0, QUANTILES)),
+    # Computed values may be no probabilities.
+    Operator(aten=names("multinomial"), values=decided_by(0)),
+    Operator(
+        aten=names(
+            "_foreach_abs _foreach_add _foreach_addcdiv _foreach_addcmul _foreach_div"
+            " _foreach_lerp _foreach_maximum _foreach_mul _foreach_neg _foreach_pow"
+            " _foreach_reciprocal _foreach_sub"
+        ),
+        work=per_input(1),
+    ),
+    # Updates by moments: a dozen operations for each parameter, of four or five tensors each.
+    Operator(aten=names("_fused_adam _fused_adamw"), work=per_input(3)),
+    Operator(aten=names("_fused_adagrad _fused_sgd"), work=per_input(2)),
+)

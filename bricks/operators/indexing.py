@@ -10,28 +10,28 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bricks.graph.payload import is_referenced, read_inline
-from bricks.graph.sketch import COLUMNS, DISTINCT, ORDER, QUANTILES, SELECTED
+from bricks.graph.sketch import COLUMNS, DISTINCT, ORDER, QUANTILES, SELECTED, ZEROS
 from bricks.operators.operator import (
     Access,
     Dependence,
     Features,
     Operator,
-    Steering,
-    decided_by,
-    indexed_by,
-    names,
-    no_workspace,
-    to_first,
-)
-from bricks.operators.restrictions import (
     Restriction,
+    Steering,
     axis_index,
+    decided_by,
     first_of,
     index,
+    indexed_by,
     mask_at,
+    names,
+    no_work,
+    no_workspace,
+    per_input,
+    per_output,
     shape_at,
+    to_first,
 )
-from bricks.operators.work_rules import no_work, per_input, per_output
 
 if TYPE_CHECKING:
     from bricks.operators.node import Node
@@ -157,4 +157,69 @@ OPERATORS = (
     ),
     Operator(aten=names("_embedding_bag_dense_backward"), work=per_input(1)),
     Operator(aten=names("masked_scatter masked_select"), values=decided_by(1, SELECTED)),
+)
+
+
+_COMPARED = (DISTINCT, ORDER, ZEROS)
+_DISTRIBUTED = (DISTINCT, ORDER, QUANTILES)
+
+_SELECTION = (
+    Operator(onnx=names("NonZero"), values=decided_by(0, ZEROS), sized_by_data=True),
+    Operator(
+        onnx=names("Compress"),
+        work=no_work,
+        values=decided_by(1, ZEROS),
+        passes=to_first(0),
+        sized_by_data=True,
+        features=Features(selects=True),
+    ),
+    Operator(
+        onnx=names("Unique com.microsoft.Unique"),
+        values=decided_by(0, *_DISTRIBUTED),
+        passes=to_first(0),
+        sized_by_data=True,
+    ),
+    Operator(
+        onnx=names("TopK"),
+        values=decided_by(0, *_DISTRIBUTED),
+        restrict=shape_at(1),
+        passes=to_first(0),
+        steering=Steering((1,)),
+        workspace=no_workspace,
+    ),
+    Operator(
+        onnx=names("NonMaxSuppression"),
+        values=(*decided_by(0), *decided_by(1, QUANTILES)),
+        restrict=shape_at(2),
+        # Boxes per class, thresholds.
+        steering=Steering((2, 3, 4)),
+        sized_by_data=True,
+        workspace=no_workspace,
+    ),
+    Operator(
+        onnx=names(
+            "ai.onnx.ml.TreeEnsemble ai.onnx.ml.TreeEnsembleClassifier"
+            " ai.onnx.ml.TreeEnsembleRegressor"
+        ),
+        values=decided_by(0, COLUMNS),
+    ),
+    Operator(
+        onnx=names("TfIdfVectorizer ai.onnx.ml.CategoryMapper ai.onnx.ml.LabelEncoder"),
+        values=decided_by(0, DISTINCT, QUANTILES),
+    ),
+    Operator(aten=names("argwhere nonzero"), values=decided_by(0, SELECTED)),
+    Operator(aten=names("sort topk"), work=per_input(1), values=decided_by(0, *_COMPARED)),
+    Operator(
+        aten=names(
+            "_unique2 kthvalue median mode nanmedian unique_consecutive unique_dim"
+            " unique_dim_consecutive"
+        ),
+        values=decided_by(0, *_COMPARED),
+    ),
+    Operator(
+        aten=names("bucketize searchsorted"),
+        values=(*decided_by(0, *_DISTRIBUTED), *decided_by(1, *_DISTRIBUTED)),
+    ),
+    Operator(aten=names("bincount"), values=decided_by(0, *_DISTRIBUTED)),
+    Operator(aten=names("histc"), values=decided_by(0, QUANTILES)),
 )

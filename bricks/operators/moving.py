@@ -11,15 +11,18 @@ from bricks.operators.operator import (
     Access,
     Features,
     Operator,
+    Restriction,
     Steering,
     decided_by,
     from_any,
+    length,
     names,
+    no_work,
     no_workspace,
+    per_output,
+    shape_at,
     to_first,
 )
-from bricks.operators.restrictions import Restriction, length, shape_at
-from bricks.operators.work_rules import no_work, per_output
 
 if TYPE_CHECKING:
     import onnx
@@ -156,3 +159,23 @@ _CONSTANTS = (
 )
 
 OPERATORS = (*_VIEWS, *_COPIES, *_CONSTANTS)
+
+
+def _into_body(node: onnx.NodeProto, port: int) -> Iterator[str]:
+    """The body's inputs: count and condition come first in a Loop, a Scan passes on all inputs."""
+    for attribute in node.attribute:
+        if attribute.name == "body" and port < len(attribute.g.input):
+            yield attribute.g.input[port].name
+
+
+_CONTROL_FLOW = (
+    Operator(onnx=names("If"), restrict=shape_at(0), sized_by_data=True),
+    Operator(onnx=names("Loop"), restrict=shape_at(0, 1), passes=_into_body, sized_by_data=True),
+    Operator(onnx=names("Scan"), passes=_into_body),
+    Operator(onnx=names("SequenceConstruct"), passes=from_any),
+    Operator(onnx=names("SequenceAt SplitToSequence"), restrict=shape_at(1), sized_by_data=True),
+    Operator(
+        onnx=names("OptionalGetElement SequenceErase SequenceInsert StringSplit"),
+        sized_by_data=True,
+    ),
+)

@@ -13,10 +13,10 @@ import onnx
 from onnx import helper
 
 from bricks.graph.program import call_of, is_call
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
 
 if TYPE_CHECKING:
-    from bricks.graph.containers import ValueType
+    from bricks.graph.types import ValueType
 
 NO_CONSTANTS: Mapping[str, onnx.TensorProto] = {}
 

@@ -6,40 +6,36 @@ the facts of rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING
 
+from bricks.errors import ModelError
 from bricks.graph.form import DOMAIN
 from bricks.graph.topology import default_domain
 from bricks.operators import (
     attention,
-    control_flow,
     convolutions,
     elementwise,
     indexing,
     moving,
     normalisation,
-    pooling,
     products,
-    quantisation,
-    recurrent,
-    reductions,
-    resampling,
-    selection,
-    signals,
-    training,
 )
+from bricks.operators.node import node_view
 from bricks.operators.operator import Operator
 
 if TYPE_CHECKING:
     import onnx
 
+    from bricks.graph.model import Graph
+    from bricks.graph.types import ValueType
+
 # A domain and a name in it; for calls, the prefix of all their domains and PyTorch's plain name.
 Key = tuple[str, str]
 
 FAMILIES = (
-    attention, control_flow, convolutions, elementwise, indexing, moving, normalisation, pooling,
-    products, quantisation, recurrent, reductions, resampling, selection, signals, training,
+    attention, moving, convolutions, elementwise, indexing, moving, normalisation, convolutions,
+    products, elementwise, products, normalisation, convolutions, indexing, products, elementwise,
 )  # fmt: skip
 _UNKNOWN = Operator()
 
@@ -88,3 +84,42 @@ def operator_called(qualified: str) -> Operator:
 def plain_name(name: str) -> str:
     """Return an ATen operator's name without overload and the ``_`` of in-place operators."""
     return name.partition(".")[0].rstrip("_")
+
+
+_MAX = 2**63 - 1  # the largest integer that a database stores
+
+
+def flops(graph: Graph, nodes: Sequence[int]) -> int | None:
+    """Return the operations of the nodes at these positions; None if one is unknown."""
+    total = 0
+    for node in map(graph.nodes.__getitem__, nodes):
+        work = node_flops(node, graph.types)
+        if work is None:
+            return None
+        total += work
+    return total if 0 <= total <= _MAX else None
+
+
+def node_flops(node: onnx.NodeProto, types: Mapping[str, ValueType]) -> int | None:
+    """Return the operations of a node or call; None if unknown or if attributes are invalid."""
+    rule = operator_of(node).work
+    try:
+        return None if rule is None else rule(node_view(node, types))
+    except (ModelError, LookupError, TypeError, ValueError, ZeroDivisionError):
+        return None
+
+
+# The beginnings of ATen's names: results, or their sizes, are values on the host.
+_RETURNING = ("_local_scalar_dense", "nonzero", "masked_select", "_unique", "unique_", "is_nonzero")
+# Operators that count the elements of masks among their inputs.
+_SELECTING = ("index", "index_put", "_index_put_impl")
+
+
+def returns_to_host(operator: str) -> bool:
+    """Whether calls of ATen's ``operator`` wait for a device."""
+    return operator.startswith(_RETURNING)
+
+
+def selects_by_masks(operator: str) -> bool:
+    """Whether calls of ATen's ``operator`` wait for a device if an input is a mask."""
+    return operator.rstrip("_") in _SELECTING

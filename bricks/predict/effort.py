@@ -28,3 +28,7 @@ EFFORTS = {
     effort.name: effort
     for effort in (Effort("full", 0.0), Effort("balanced", 0.028), Effort("quick", 0.08))
 }
+
+
+# The least number of measured bricks from which a predictor is learned.
+MIN = 30

@@ -8,8 +8,8 @@ have the same features in the same columns, so that they can be compared. Must n
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import onnx
@@ -19,20 +19,22 @@ from bricks.graph.form import ModelForm, node_form
 from bricks.graph.model_metadata import inner_types, noted_weight_bytes
 from bricks.operators.operator import Loops
 from bricks.operators.registry import operator_of
-from bricks.predict.brick_node import BrickNode, node_types
-from bricks.predict.loops import (
+from bricks.predict.operator_features import (
+    BrickNode,
     Description,
     call_convolution,
     call_product,
     node_convolution,
     node_product,
+    node_stream,
+    node_types,
     weight_shape,
 )
-from bricks.predict.streams import node_stream
 
 if TYPE_CHECKING:
+    from bricks.decompose.occurrence import Usage
     from bricks.decompose.plan import Brick
-    from bricks.graph.containers import ValueType
+    from bricks.graph.types import ValueType
 
 CONVOLUTION, PRODUCT, STREAM = (loops.value for loops in Loops)
 
@@ -134,7 +136,7 @@ def extract_features(brick: Brick) -> BrickFeatures:
     """Extract the features of ``brick``; of several nodes, the likely slowest one is described.
 
     The context is the one noted in the brick, without its model's; see
-    :func:`bricks.predict.context.in_context`.
+    :func:`bricks.predict.features.in_context`.
     """
     model = onnx.ModelProto.FromString(brick.model)
     heaviest = min(
@@ -205,3 +207,55 @@ _DESCRIBED: Mapping[ModelForm, Mapping[Loops, Callable[[BrickNode], Description]
         Loops.STREAM: node_stream,
     },
 }
+
+
+def contexts(
+    models: Iterable[Mapping[str, Usage]],
+    features: Mapping[str, BrickFeatures],
+    unseen_bytes: int = 0,
+) -> dict[str, Context]:
+    """Return the context of each brick of ``models``, each a :attr:`Plan.usage`.
+
+    Of several models, the context is in the one of whose work the brick is the largest share,
+    because the brick is measured in this model. Bricks without ``features`` are ignored. Each model
+    has ``unseen_bytes`` of weights besides those of its bricks.
+    """
+    by_key: dict[str, Context] = {}
+    for usage in models:
+        for key, context in _of_model(usage, features, unseen_bytes).items():
+            by_key[key] = context.prevailing(by_key.get(key))
+    return by_key
+
+
+def in_context(
+    features: Mapping[str, BrickFeatures], models: Iterable[Mapping[str, Usage]]
+) -> dict[str, BrickFeatures]:
+    """Return ``features`` with the contexts of ``models``; other bricks keep their context."""
+    by_key = contexts(models, features)
+    return {key: replace(t, context=by_key.get(key, t.context)) for key, t in features.items()}
+
+
+def slowed(features: Mapping[str, BrickFeatures], slowness: float) -> dict[str, BrickFeatures]:
+    """Return ``features`` with this slowness of the host, which some learned files distinguish."""
+    if not slowness:
+        return dict(features)
+    return {
+        key: replace(t, context=replace(t.context, slowness=slowness))
+        for key, t in features.items()
+    }
+
+
+def _of_model(
+    usage: Mapping[str, Usage], features: Mapping[str, BrickFeatures], unseen_bytes: int
+) -> dict[str, Context]:
+    known = {key: features[key] for key in usage if key in features}
+    weight_bytes = sum(usage[key].copies * t.weight_bytes for key, t in known.items())
+    # Twice the values of the largest brick: about what is live at most, and what was live before.
+    live_bytes = 2 * max((t.read_bytes + t.written_bytes for t in known.values()), default=0.0)
+    working_set_bytes = weight_bytes + unseen_bytes + live_bytes
+    works = {key: usage[key].occurrences * t.work_bytes for key, t in known.items()}
+    all_work = sum(works.values())
+    return {
+        key: Context(working_set_bytes, usage[key].occurrences, works[key] / all_work)
+        for key in known
+    }

@@ -4,7 +4,7 @@ Learning takes seconds for each target, and its result depends only on the measu
 NumPy's archive of arrays (``.npz``): ``about`` is JSON in UTF-8; each kind of brick of each target
 has three arrays, named by the target's number in ``about``; each target has its latencies. Means
 follow from ``weights``; the covariance matrix is far larger and is left out, see
-:mod:`bricks.predict.interpolation`. Nothing is pickled. Must not know where files are stored.
+:mod:`bricks.predict.covariance`. Nothing is pickled. Must not know where files are stored.
 """
 
 from __future__ import annotations
@@ -18,11 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from bricks.predict.covariance import COVARIANCE_PARAMS
-from bricks.predict.interpolation import Interpolation
-from bricks.predict.limits import RooflineLimits
+from bricks.predict.covariance import COVARIANCE_PARAMS, Interpolation
 from bricks.predict.predictor import Field, Predictor
-from bricks.predict.roofline import Roofline
+from bricks.predict.roofline import Roofline, RooflineLimits
 
 # The version of the format and of learning: features, covariances, rooflines and scales. A change
 # of any of them needs a new version: stored files are ignored until they are learned again.

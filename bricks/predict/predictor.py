@@ -21,15 +21,14 @@ from bricks.predict.covariance import (
     COVARIANCE_PARAMS,
     STRIPE,
     CovarianceParams,
+    Interpolation,
     by_kind,
     feature_matrix,
     noise_of,
 )
-from bricks.predict.defaults import MIN
-from bricks.predict.interpolation import Interpolation
-from bricks.predict.limits import NO_LIMITS, RooflineLimits
+from bricks.predict.effort import MIN
 from bricks.predict.prediction import Prediction
-from bricks.predict.roofline import Roofline
+from bricks.predict.roofline import NO_LIMITS, Roofline, RooflineLimits
 
 if TYPE_CHECKING:
     from bricks.predict.features import BrickFeatures

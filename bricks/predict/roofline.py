@@ -10,14 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bricks.predict.factors import fitted_factors, summed_s
-
-if TYPE_CHECKING:
-    from bricks.predict.features import BrickFeatures
+from bricks.predict.features import CONVOLUTION, PRODUCT, BrickFeatures
 
 Array = np.ndarray
 
@@ -117,3 +113,96 @@ def _parts(features: Sequence[BrickFeatures]) -> Array:
         weights = t.weight_bytes * (1.0 - uncached), t.weight_bytes * uncached
         rows.append((t.calls, t.flops, values, *weights, t.pieces))
     return np.array(rows).reshape(-1, len(_START))
+
+
+# The error of a latency that remains in any case, as a standard deviation of its logarithm.
+_ERROR = 0.3
+_STEPS = 25
+
+
+def summed_s(parts: Array, factors: Array) -> Array:
+    """Return the latency in seconds of each row of ``parts``."""
+    seconds: Array = (parts * np.exp(factors)).sum(axis=-1)
+    return seconds
+
+
+def fitted_factors(parts: Array, latency_s: Array, prior: Array, freedom: float) -> Array:
+    """The most likely factors, by the method of Levenberg and Marquardt; the loss is Cauchy's."""
+    goal, pull = np.log(latency_s), (_ERROR / freedom) ** 2
+    unit = np.eye(len(prior))
+
+    def evaluate(at: Array) -> tuple[float, Array, Array]:
+        shares = parts * np.exp(at)
+        total = shares.sum(axis=1)
+        errors = goal - np.log(total)
+        cost = np.log1p(errors**2).sum() + pull * ((at - prior) ** 2).sum()
+        return float(cost), errors, shares / total[:, None]
+
+    factors, damping = prior, 0.1
+    cost, errors, shares = evaluate(factors)
+    for _ in range(_STEPS):
+        weighted = shares / (1 + errors**2)[:, None]
+        slope = weighted.T @ errors - pull * (factors - prior)
+        step = np.linalg.solve(weighted.T @ shares + (pull + damping) * unit, slope)
+        attempt = evaluate(factors + step)
+        if attempt[0] >= cost:
+            damping *= 8
+            continue
+        converged = cost - attempt[0] < 1e-4 * cost
+        factors, damping = factors + step, damping / 4
+        cost, errors, shares = attempt
+        if converged:
+            break
+    return factors
+
+
+# The least number of measured bricks from which limits follow.
+ENOUGH = 300
+# Smaller bricks are left out: the timer's error and the caches decide how fast they seem.
+_MIN_FLOPS, _MIN_BYTES = 1e7, 2.0**20
+# A run reads all weights of these kinds. Other operators may have branches, experts or tables.
+_READ_ALL = frozenset({CONVOLUTION, PRODUCT})
+
+
+@dataclass(frozen=True, slots=True)
+class RooflineLimits:
+    """Rates of one target: operations a second, and bytes of weights read from memory a second.
+
+    Infinite where too few bricks were measured.
+    """
+
+    flops_per_s: float = math.inf
+    bytes_per_s: float = math.inf
+
+    @classmethod
+    def fit(cls, features: Sequence[BrickFeatures], latency_s: Array) -> RooflineLimits:
+        """Return the highest rates of measured bricks, whose latencies are in seconds."""
+        if len(features) < ENOUGH:
+            return NO_LIMITS
+        flops, weights = _flops_and_weight_bytes(features)
+        return cls(_highest(flops, latency_s, _MIN_FLOPS), _highest(weights, latency_s, _MIN_BYTES))
+
+    def min_latency_s(self, features: Sequence[BrickFeatures]) -> Array:
+        """Return a lower bound of the latency of each brick, in seconds."""
+        flops, weights = _flops_and_weight_bytes(features)
+        bounds_s: Array = np.maximum(flops / self.flops_per_s, weights / self.bytes_per_s)
+        return bounds_s
+
+
+NO_LIMITS = RooflineLimits()
+
+
+def _flops_and_weight_bytes(features: Sequence[BrickFeatures]) -> tuple[Array, Array]:
+    """Operations, and bytes of uncached weights, of each brick."""
+    weights = np.array([t.weight_bytes * _uncached(t) for t in features])
+    return np.array([t.flops for t in features]), weights
+
+
+def _uncached(features: BrickFeatures) -> bool:
+    exceeds_caches = features.context.working_set_bytes >= 2.0**UNCACHED
+    return exceeds_caches and features.kind in _READ_ALL
+
+
+def _highest(amounts: Array, latency_s: Array, minimum: float) -> float:
+    large = amounts >= minimum
+    return float((amounts[large] / latency_s[large]).max()) if large.any() else math.inf

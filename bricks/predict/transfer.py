@@ -17,10 +17,8 @@ from zlib import crc32
 
 import numpy as np
 
-from bricks.predict.context import slowed
-from bricks.predict.covariance import COVARIANCE_PARAMS, feature_matrix, noise_of
-from bricks.predict.features import CONVOLUTION
-from bricks.predict.interpolation import Interpolation
+from bricks.predict.covariance import COVARIANCE_PARAMS, Interpolation, feature_matrix, noise_of
+from bricks.predict.features import CONVOLUTION, slowed
 from bricks.predict.prediction import Prediction
 from bricks.predict.predictor import (
     HeldOutError,

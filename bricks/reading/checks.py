@@ -29,8 +29,8 @@ from bricks.graph.wire import LENGTH_DELIMITED, MAX_DEPTH, WIRE_ERRORS, fields
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor  # type: ignore[import-untyped]  # has no types
 
-    from bricks.graph.containers import ValueType
-    from bricks.graph.graph import Graph
+    from bricks.graph.model import Graph
+    from bricks.graph.types import ValueType
 
 # Large real models have some ten thousand nodes, with a few attributes each, over which many passes
 # iterate. Other messages (types, dimensions, metadata) are more frequent, and cost less.

@@ -26,8 +26,8 @@ from bricks.graph.payload import (
     unpacked,
     value_dtype,
 )
-from bricks.graph.tensor import ELEMENT_BITS, TensorType
 from bricks.graph.topology import default_domain
+from bricks.graph.types import ELEMENT_BITS, TensorType
 
 # Of each value, at most so many parts of so many elements are computed.
 _PARTS, _PART = 16, 256

@@ -35,9 +35,10 @@ from bricks.graph.payload import (
 )
 from bricks.graph.topology import all_nodes
 from bricks.graph.view import graph_of
-from bricks.operators.dependence import choosing_weights, data_decides
-from bricks.operators.steering import (
+from bricks.operators.dependence import (
     SMALL,
+    choosing_weights,
+    data_decides,
     quantization_parameters,
     steered_values,
     steering_inputs,

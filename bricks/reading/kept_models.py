@@ -19,8 +19,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bricks.graph.containers import type_from_json
 from bricks.graph.model import Model
+from bricks.graph.types import type_from_json
 from bricks.system import derived_files
 
 if TYPE_CHECKING:

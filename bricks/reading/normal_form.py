@@ -31,7 +31,6 @@ from bricks.graph.payload import (
     type_of,
 )
 from bricks.graph.subgraphs import hoist
-from bricks.graph.tensor import ELEMENT_BITS, TensorType
 from bricks.graph.topology import (
     all_nodes,
     check_names,
@@ -43,6 +42,7 @@ from bricks.graph.topology import (
     subgraphs,
     used_values,
 )
+from bricks.graph.types import ELEMENT_BITS, TensorType
 
 _STANDARD_DOMAINS = frozenset({"", "ai.onnx.ml", "ai.onnx.preview.training"})
 # Optimisers wrote these operators into the standard domain long before it defined them.

@@ -19,7 +19,6 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # has no types
 
 from bricks.errors import ModelError, ShapeError, first_line
-from bricks.graph.containers import ContainerType, ValueType
 from bricks.graph.form import ModelForm, form_of
 from bricks.graph.input_values import literal
 from bricks.graph.model import Model
@@ -36,8 +35,8 @@ from bricks.graph.model_metadata import (
 )
 from bricks.graph.payload import PayloadError
 from bricks.graph.shapes import make_concrete
-from bricks.graph.sizes import parse_shape
 from bricks.graph.topology import check_attributes
+from bricks.graph.types import ContainerType, ValueType, parse_shape
 from bricks.graph.wire import skim, skim_bytes
 from bricks.reading.checks import check_bulk, check_locations, checked_program, link_data_folder
 from bricks.reading.digest import digest, digests_of_choosing

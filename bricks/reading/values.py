@@ -21,7 +21,6 @@ import numpy as np
 import onnx
 
 from bricks.errors import ModelError
-from bricks.graph.denormals import stored_sketch, weight_parts
 from bricks.graph.distributions import SHARES, quantiles_of
 from bricks.graph.payload import (
     PayloadError,
@@ -38,7 +37,8 @@ from bricks.graph.payload import (
 )
 from bricks.graph.sketch import QUANTILES, Sketch
 from bricks.graph.topology import all_nodes
-from bricks.operators.steering import (
+from bricks.graph.weights import stored_sketch, weight_parts
+from bricks.operators.dependence import (
     MOST_CHANNELS,
     SMALL,
     quantization_parameters,
@@ -49,7 +49,7 @@ from bricks.operators.steering import (
 from bricks.reading.constant_values import ConstantValues
 
 if TYPE_CHECKING:
-    from bricks.graph.tensor import TensorType
+    from bricks.graph.types import TensorType
 
 FEW_FLOATS = 8  # such as the bounds of a clip: read if available, because fusions inspect them
 

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from bricks.analysis.advice import AdvisedSetting, NoSetting, SloAdvice
+from bricks.compose.slo import MeetsSlo
 from bricks.errors import printable
-from bricks.report.agreement import agreement_remarks
-from bricks.report.answers.words import source_text, uncertainty_text
-from bricks.report.columns import Column, table_of
-from bricks.report.figures import count_text, names_text
-from bricks.report.tables import seconds
+from bricks.report.agreement import agreement_remarks, differing
+from bricks.report.tables import Column, seconds, table_of
+from bricks.report.words import (
+    count_text,
+    listed,
+    names_text,
+    slo_text,
+    source_text,
+    uncertainty_text,
+    verb,
+)
 from bricks.session.agreement import NOT_COMPARED
 from bricks.session.defaults import RUNTIME
 from bricks.session.targets import short_names
@@ -19,6 +27,7 @@ from bricks.session.targets import short_names
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from bricks.analysis.advice import Candidate, Deciding
     from bricks.studies.serving.hosts import HostRange
 
 # Names in a remark.
@@ -127,3 +136,158 @@ def _of_failures(advice: SloAdvice) -> Iterator[str]:
 def _of_assumptions(advice: SloAdvice) -> Iterator[str]:
     if advice.qps is not None:
         yield "Processors are taken to be awake; instances not to slow each other down."
+
+
+# So many candidates are named; of more, they are counted.
+NAMED = 5
+
+_NUMBERS = (
+    "no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
+)  # fmt: skip
+
+
+def advice_text(advice: SloAdvice) -> str:
+    """The sentence that answers: who meets the SLO, who is undecided, and what decides it."""
+    known = [candidate for candidate in advice.candidates if candidate.best is not None]
+    if not known:
+        return f"No candidate has an estimate that {bound_text(advice)} could be compared with."
+    clauses = _named(advice, known) if len(known) <= NAMED else _counted(advice, known)
+    but = differing(advice.agreements, advice.runtime, models=len(known))
+    return f"{'; '.join(clauses)}{but}."
+
+
+def bound_text(advice: SloAdvice) -> str:
+    """The SLO: ``20 ms at 50/s (p99)``."""
+    rate = "" if advice.qps is None else f" at {advice.qps:g}/s"
+    percentile = "" if advice.percentile is None else f" (p{advice.percentile:g})"
+    return f"{slo_text(advice.slo_s)}{rate}{percentile}"
+
+
+def _named(advice: SloAdvice, candidates: Sequence[Candidate]) -> Iterator[str]:
+    """A clause for each group of candidates with the same answer."""
+    meeting = [of for of in candidates if of.meets_slo is MeetsSlo.YES]
+    bound = bound_text(advice)
+    said = ""
+    for hosts, group in sorted(_by_hosts(meeting).items()):
+        place = _place(group, candidates)
+        yield _meeting(group, hosts, bound) + (place if place != said else "")
+        bound, said = "", place
+    undecided = [of for of in candidates if of.undecided]
+    yield from _undecided(advice, undecided, bound)
+    if missing := [of for of in candidates if of.meets_slo is MeetsSlo.NO]:
+        yield _missing(missing, bound if not undecided else "") + _nowhere(candidates)
+
+
+def _by_hosts(candidates: Sequence[Candidate]) -> dict[int, list[Candidate]]:
+    groups: dict[int, list[Candidate]] = defaultdict(list)
+    for candidate in candidates:
+        groups[0 if candidate.range is None else candidate.range.hosts or 0].append(candidate)
+    return groups
+
+
+def _meeting(group: Sequence[Candidate], hosts: int, bound: str) -> str:
+    """``c1 and c2 meet 20 ms at 50/s on one host``; ``c3 needs two`` where the bound is said."""
+    names, count = _names(group), len(group)
+    if not bound:
+        return f"{names} {verb(count, 'needs', 'need')} {number_text(hosts)}"
+    on = f" on {number_text(hosts)} host{'' if hosts == 1 else 's'}" if hosts else ""
+    return f"{names} {verb(count, 'meets', 'meet')} {bound}{on}"
+
+
+def _place(group: Sequence[Candidate], candidates: Sequence[Candidate]) -> str:
+    """Where a group is best: the only system of all, or the one that is best for the group."""
+    names = {of.best.target.system.name for of in group if of.best is not None}
+    if len(names) > 1:
+        return ""
+    (name,) = map(printable, names)
+    if len(_systems(candidates)) == 1:
+        return f" on {name}"
+    priced = all(of.best is not None and of.best.cost_per_million is not None for of in group)
+    return f", {'cheapest' if priced else 'fastest'} on {name}"
+
+
+def _nowhere(candidates: Sequence[Candidate]) -> str:
+    """The place of candidates none of which meets the SLO."""
+    if any(of.meets_slo is not MeetsSlo.NO for of in candidates):
+        return ""
+    systems = _systems(candidates)
+    return f" on {printable(*systems)}" if len(systems) == 1 else " on any known system"
+
+
+def _systems(candidates: Sequence[Candidate]) -> set[str]:
+    return {setting.target.system.name for of in candidates for setting in of.settings}
+
+
+def _undecided(advice: SloAdvice, candidates: Sequence[Candidate], bound: str) -> Iterator[str]:
+    """A clause for each command that decides candidates, and one for those without a command."""
+    rest = {of.model: of for of in candidates}
+    about = f" about {bound}" if bound else ""
+    for deciding in advice.deciding:
+        group = [rest.pop(name) for name in deciding.models if name in rest]
+        if group:
+            yield f"{_open(group)}{about}: {deciding_text(deciding)} decides"
+            about = ""
+    if rest:
+        yield f"{_open([*rest.values()])}{about}"
+
+
+def _open(group: Sequence[Candidate]) -> str:
+    """``c4 is uncertain``, or ``c4 needs one or two hosts`` where one of these does."""
+    ranges = {of.range for of in group}
+    known = next(iter(ranges))
+    if len(ranges) == 1 and known is not None and known.enough is not None:
+        assert known.fewest is not None
+        between = "or" if known.enough == known.fewest + 1 else "to"
+        hosts = f"{number_text(known.fewest)} {between} {number_text(known.enough)} hosts"
+        return f"{_names(group)} {verb(len(group), 'needs', 'need')} {hosts}"
+    return f"{_names(group)} {verb(len(group), 'is', 'are')} uncertain"
+
+
+def deciding_text(deciding: Deciding) -> str:
+    """``bricks measure c4`` in quotes, where it runs, and how long it takes."""
+    where = "" if deciding.system is None else f" on {printable(deciding.system)}"
+    cost = "" if deciding.wall_s is None else f" ({seconds_text(deciding.wall_s)})"
+    return f"`{printable(deciding.command)}`{where}{cost}"
+
+
+def seconds_text(wall_s: float) -> str:
+    """About how long somebody waits: ``8 s``, ``3 min``."""
+    return f"{max(1, round(wall_s))} s" if wall_s < 90 else f"{round(wall_s / 60)} min"
+
+
+def _missing(group: Sequence[Candidate], bound: str) -> str:
+    does = f"{_names(group)} {verb(len(group), 'does', 'do')} not"
+    return f"{does} meet {bound}" if bound else does
+
+
+def _counted(advice: SloAdvice, candidates: Sequence[Candidate]) -> Iterator[str]:
+    """The number of candidates with each answer, and the name of the best."""
+    meeting = [of for of in candidates if of.meets_slo is MeetsSlo.YES]
+    best = "" if not meeting else f", best {_best(meeting[0])}"
+    yield (
+        f"{len(meeting) or 'None'} of {len(candidates)} candidates"
+        f" {verb(len(meeting) or 1, 'meets', 'meet')} {bound_text(advice)}{best}"
+    )
+    undecided = sum(of.undecided for of in candidates)
+    if undecided:
+        yield f"{undecided} {verb(undecided, 'is', 'are')} uncertain"
+
+
+def _best(candidate: Candidate) -> str:
+    best = candidate.best
+    assert best is not None
+    latency_s, count = best.latency_s, None if best.hosts is None else best.hosts.hosts
+    parts = [seconds(latency_s.value), uncertainty_text(latency_s)]
+    if count is not None:
+        parts.append(f"{number_text(count)} host{'' if count == 1 else 's'}")
+    place = printable(best.target.system.name)
+    return f"{printable(candidate.model)} on {place} ({', '.join(parts)})"
+
+
+def _names(group: Sequence[Candidate]) -> str:
+    return listed([printable(of.model) for of in group])
+
+
+def number_text(count: int) -> str:
+    """A count as a word up to ten: ``two``; else in digits."""
+    return _NUMBERS[count] if count < len(_NUMBERS) else f"{count:,}"

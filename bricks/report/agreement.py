@@ -11,8 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from bricks.errors import printable
-from bricks.report.answers.words import listed, verb
-from bricks.report.figures import count_text
+from bricks.report.words import count_text, listed, verb
 
 if TYPE_CHECKING:
     from bricks.session.agreement import Agreement

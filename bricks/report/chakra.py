@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from bricks.compose.estimate import Estimate
-from bricks.compose.occurrences import DEVICE
+from bricks.compose.lanes import DEVICE
 from bricks.compose.timeline import MissingLatency, OccurrenceRun, Subtraction
 from bricks.errors import UsageError, printable
 from bricks.graph.wire import encoded, varint
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bricks.analysis.trace import Traced
     from bricks.compose.lanes import LaneSpan
     from bricks.decompose.plan import Brick
-    from bricks.graph.containers import ValueType
+    from bricks.graph.types import ValueType
 
 # The type of nodes that compute, in the schema's enumeration.
 _COMPUTES = 4

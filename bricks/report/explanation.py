@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from bricks.analysis.integer_execution import IntegerExecution, Numbers, NumbersTime
 from bricks.compose.memory.peak import PeakMemory
 from bricks.errors import printable
-from bricks.report.answers.device import device_of
-from bricks.report.columns import DASH, Column, part_column, table_of
 from bricks.report.prediction import memory_remarks, phase_lines
 from bricks.report.tables import (
+    DASH,
+    Column,
     billions,
     number,
+    part_column,
     peak_parts,
     peak_size,
     percent,
     seconds,
+    table_of,
 )
-from bricks.report.values import value_lines
+from bricks.report.words import device_of, listed
 
 if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from bricks.analysis.explained import ExplainedModel
+    from bricks.analysis.explain import ExplainedModel
     from bricks.analysis.explanation import OperatorPart, Part
+    from bricks.analysis.integer_execution import FloatVersion
     from bricks.session.machine_peaks import Peaks
 
 # The maximum width of the first column: beyond it, figures are far from their names.
@@ -126,3 +130,129 @@ def _short(brick: Part) -> str:
     """An unambiguous prefix of a key, and whether the brick was measured."""
     key = f"{brick.brick[:11]}{' (predicted)' if brick.predicted else ''}"
     return printable(f"{key} {brick.shapes}")
+
+
+# At most so many bricks have a line each; further ones are counted.
+_MOST = 4
+
+
+def value_lines(parts: Sequence[Part]) -> list[str]:
+    """A line for each of the first bricks whose time depends on values; none, if there is none."""
+    dependent = [part for part in parts if part.values]
+    lines = [
+        f"Its time depends on values: {printable(part.operator)} ({part.brick[:11]}),"
+        f" measured with {'; '.join(map(_described, part.values.values()))}."
+        for part in dependent[:_MOST]
+    ]
+    if len(dependent) > _MOST:
+        lines.append(f"So does that of {len(dependent) - _MOST} more bricks (--json lists them).")
+    return lines
+
+
+def _described(sketch: Mapping[str, Any]) -> str:
+    return ", ".join(_words(sketch)) or "random values"
+
+
+def _words(sketch: Mapping[str, Any]) -> Iterator[str]:
+    if "iterations" in sketch:
+        yield f"{sketch['iterations']:,} iterations"
+    if "negative" in sketch:
+        yield f"{percent(sketch['negative'])} negative"
+    if "log_size" in sketch:
+        yield f"a mean size of {2 ** sketch['log_size']:.2g}"
+    if "zeros" in sketch:
+        yield f"{percent(sketch['zeros'])} zeros"
+    if "nan" in sketch:
+        yield f"{percent(sketch['nan'])} NaN"
+    if "places" in sketch:
+        yield f"boxes at {sketch['places']:,} places"
+        return
+    if "distinct" in sketch:
+        yield f"{sketch['distinct']:,} distinct values"
+    if "rises" in sketch:
+        yield f"{percent(sketch['rises'])} greater than the one before"
+    if "quantiles" in sketch:
+        low, *_, high = sketch["quantiles"]
+        yield f"values from {low:g} to {high:g}"
+    if "columns" in sketch:
+        yield f"the distributions of {len(sketch['columns'])} columns"
+
+
+# Operators of one kind of numbers that are named, and characters of all their names together.
+_NAMED, _WIDEST_NAMES = 3, 44
+
+_NUMBERS: Sequence[Column[NumbersTime]] = (
+    Column("numbers", lambda time: str(time.numbers), left=True),
+    Column("share", lambda time: percent(time.share)),
+    Column("nodes", lambda time: f"{time.nodes:,}"),
+    Column("latency", lambda time: seconds(time.total_s)),
+    Column("operators", lambda time: _named(time.operators), left=True),
+)
+
+
+def numbers_table(of: IntegerExecution) -> Table:
+    """The time in integers, conversions and floats, a row each."""
+    return table_of(of.times, _NUMBERS)
+
+
+def number_remarks(of: ExplainedModel) -> list[str]:
+    """A line on a quantised model: what is fused, what stays float, and why it is fast or slow."""
+    execution = of.integers
+    if execution is None:
+        return []
+    sentences = [_executed(execution)]
+    if execution.floats is not None:
+        sentences.append(_compared(of, execution, execution.floats))
+    sentences.append(_instructions(execution))
+    return [f"{printable(of.model)}: {' '.join(sentences)}"]
+
+
+def _named(operators: Sequence[str]) -> str:
+    text = ", ".join(operators[:_NAMED])
+    if len(text) > _WIDEST_NAMES:
+        return f"{text[: _WIDEST_NAMES - 1]}…"
+    return text if len(operators) <= _NAMED else f"{text}, …"
+
+
+def _executed(of: IntegerExecution) -> str:
+    """What runs in integers, and how many conversions of the file are part of kernels."""
+    integer, floats = (
+        of.time(kind).products for kind in (Numbers.INTEGERS, Numbers.FLOAT_PRODUCTS)
+    )
+    text = (
+        f"of {integer + floats} convolutions and matrix products, {integer} compute in 8-bit"
+        f" integers and {floats} in floats"
+    )
+    if of.in_file and of.apart <= of.in_file:
+        text += f"; of {of.in_file} conversions in the file, {of.in_file - of.apart} are part of"
+        text += " kernels"
+    elif of.in_file:  # a runtime gives each reader of a weight a conversion of its own
+        text += f"; {of.apart} conversions run, {of.in_file} are in the file"
+    return f"{text}."
+
+
+def _compared(of: ExplainedModel, execution: IntegerExecution, floats: FloatVersion) -> str:
+    """Its latency next to that of the same model in floats, by kind of numbers."""
+    products_s = execution.time(Numbers.INTEGERS).total_s
+    products_s += execution.time(Numbers.FLOAT_PRODUCTS).total_s
+    conversions_s = execution.time(Numbers.CONVERSIONS).total_s
+    others_s = execution.time(Numbers.OTHERS).total_s
+    ratio = of.latency_s.value / floats.latency_s
+    return (
+        f"It takes {ratio:.2f} of the {seconds(floats.latency_s)} of {printable(floats.model)}:"
+        f" products {seconds(products_s)} against {seconds(floats.products_s)}, other operators"
+        f" {seconds(others_s)} against {seconds(floats.others_s)}, conversions"
+        f" {seconds(conversions_s)}."
+    )
+
+
+def _instructions(of: IntegerExecution) -> str:
+    """The instructions of the processor for products of 8-bit integers."""
+    if of.instructions is None:
+        return "Whether the processor has instructions for 8-bit products is not known."
+    if not of.instructions:
+        return (
+            "The processor has no instructions for 8-bit products (VNNI, AMX, dot products), so"
+            " they may take as long as those of floats."
+        )
+    return f"The processor has instructions for 8-bit products: {listed(of.instructions)}."

@@ -5,20 +5,31 @@ Must not compute results.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bricks.analysis.gains import Gain, Replacement
-from bricks.analysis.operator_times import OperatorTime, operator_times
-from bricks.report.answers.explanation import gain_text
-from bricks.report.answers.words import uncertainty_text
-from bricks.report.columns import Column, table_of
-from bricks.report.tables import percent, seconds
+from bricks.analysis.operator_times import (
+    OWN,
+    Gain,
+    OperatorTime,
+    Replacement,
+    largest,
+    operator_times,
+)
+from bricks.compose.estimate import Estimate, IncompleteEstimate
+from bricks.errors import printable
+from bricks.report.tables import Column, percent, seconds, table_of
+from bricks.report.words import limits_text, listed, place_text, uncertainty_text, value_text
+from bricks.units.interval import Interval
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from bricks.analysis.explain import ExplainedModel
     from bricks.analysis.explanation import Explanation
+    from bricks.analysis.what_if import Removed
+    from bricks.system import Target
 
 # Longer sequences of operators are cut.
 _WIDEST = 30
@@ -101,3 +112,131 @@ def _short(operator: str) -> str:
 
 def _percent(share: float | None) -> str | None:
     return None if share is None else percent(share, 0)
+
+
+# Operators of a brick that a sentence names.
+_NAMED = 4
+
+# A share of the roofline beyond this is noise.
+_WHOLE = 1.0
+
+
+def explanation_answer(of: ExplainedModel, target: Target, here: Target) -> str:
+    """One sentence, such as ``resnet50 spends 91 % of 38.2 ms (±4 %) in Conv, …``."""
+    if of.explanation is None or isinstance(of.estimate, IncompleteEstimate):
+        return printable(of.reason or f"{of.model} has no estimate.")
+    times = operator_times(of.explanation)
+    if not times or of.interval is None:
+        return printable(f"{of.model} executes no operator.")
+    costliest = times[0]
+    spent = (
+        f"{of.model} spends {percent(costliest.share, 0)} of {value_text(of.interval)} in"
+        f" {_titled(costliest.operator)}"
+    )
+    place = "this machine" if target.system.key == here.system.key else target.system.name
+    if isinstance(of.estimate, Estimate) and of.estimate.device is not None:
+        return printable(f"{spent}, {limits_text(of.estimate.device)}.")
+    return printable(f"{spent}{_roofline(costliest, place)}{_gained(of.gains)}.")
+
+
+def explanation_answers(models: Sequence[ExplainedModel], target: Target, here: Target) -> str:
+    """The sentences of all models."""
+    return " ".join(explanation_answer(model, target, here) for model in models)
+
+
+def _roofline(of: OperatorTime, place: str) -> str:
+    """How near to the roofline an operator runs; empty if that is not known."""
+    if of.peak_share is None:
+        return ""
+    roof = "peak" if of.bound == "compute" else "bandwidth"
+    return f", at {percent(min(_WHOLE, of.peak_share), 0)} of {place}'s {roof}"
+
+
+def _gained(gains: Sequence[Gain]) -> str:
+    """The largest gain; empty if none is known."""
+    gain = largest(gains)
+    if gain is None:
+        return ""
+    return f"; {replaced_by(gain)} would gain {gain_text(gain)}"
+
+
+def replaced_by(gain: Gain) -> str:
+    """The replacement as the subject of a sentence."""
+    of = "" if gain.operator is None else f" {_titled(gain.operator)}"
+    if gain.replacement is Replacement.ROOFLINE:
+        return f"a perfect{of}"
+    if gain.replacement is Replacement.INT8:
+        return "int8" if gain.operator is None else f"an int8{of}"
+    if gain.name is None or gain.name.startswith(OWN):
+        return gain.name or f"another{of}"
+    return f"{gain.name}'s{of}"
+
+
+def _titled(operators: str) -> str:
+    """The operators of a brick as a sentence has them: of many, the first and the last."""
+    names = operators.split("+")
+    if len(names) <= _NAMED:
+        return operators
+    return f"{names[0]}+…+{names[-1]} ({len(names)} operators)"
+
+
+def gain_text(gain: Gain) -> str:
+    """Seconds with their uncertainty, or with ``at most``; a loss, and what is unsure, in words."""
+    if gain.seconds.high < 0:
+        return f"nothing: {seconds(-gain.seconds.value)} longer"
+    if gain.seconds.low < 0:
+        return f"unsure, up to {seconds(gain.seconds.high)}"
+    if gain.bound:
+        return f"at most {seconds(gain.seconds.value)}"
+    return f"{seconds(gain.seconds.value)} ({uncertainty_text(gain.seconds)})"
+
+
+# Operators that are named with their numbers.
+_MOST_NAMED = 3
+
+
+def removal_answer(of: Removed, target: Target, here: Target) -> str:
+    """A sentence such as ``net without 26 Relu takes 3.50 ms (±5 %) here with 2 threads, …``."""
+    if of.what_if is None or of.nodes is None:
+        return printable(of.error or f"{of.model} has no estimate.")
+    operators = counted((*of.nodes.bypassed, *of.nodes.given))
+    takes = f"takes {value_text(of.what_if.edited.latency_s)} {place_text(target, here)}"
+    return printable(f"{of.model} without {operators} {takes}, {_change(of.what_if.gain)}.")
+
+
+def removal_answers(models: Sequence[Removed], target: Target, here: Target) -> str:
+    """The sentences of all models."""
+    return " ".join(removal_answer(model, target, here) for model in models)
+
+
+def removal_remarks(of: Removed) -> list[str]:
+    """What removing means for the nodes of a model."""
+    if of.nodes is None:
+        return []
+    lines = []
+    if of.nodes.bypassed:
+        lines.append(f"Bypassed: {counted(of.nodes.bypassed)}. Their readers get their input.")
+    if of.nodes.given:
+        lines.append(
+            f"Results given: {counted(of.nodes.given)}. They cost nothing; the runtime fuses and"
+            " lays out what is around them anew."
+        )
+    return lines
+
+
+def counted(operators: Sequence[str]) -> str:
+    """Operators with their numbers: ``26 Relu and 8 Concat``."""
+    found = Counter(operators).most_common()
+    texts = [f"{count} {operator}" for operator, count in found[:_MOST_NAMED]]
+    rest = sum(count for _, count in found[_MOST_NAMED:])
+    return listed([*texts, f"{rest} others"] if rest else texts)
+
+
+def _change(gain: Interval) -> str:
+    """The difference to the whole model; neither more nor less where the interval holds 0."""
+    if gain.low <= 0 <= gain.high:
+        return f"as long as with them within {seconds(gain.half_width)}"
+    if gain.value < 0:
+        more = Interval(-gain.value, -gain.high, -gain.low)
+        return f"{seconds(more.value)} ({uncertainty_text(more)}) more"
+    return f"{seconds(gain.value)} ({uncertainty_text(gain)}) less"

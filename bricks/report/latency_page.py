@@ -13,15 +13,18 @@ from bricks.compose.estimate import IncompleteEstimate
 from bricks.compose.memory.peak import PeakMemory
 from bricks.errors import printable
 from bricks.report.agreement import agreement_remarks
-from bricks.report.answers.latencies import UNCERTAIN, report_answer, uncertain_models
-from bricks.report.answers.words import listed, source_text, uncertainty_text
-from bricks.report.bars import Scale, share_style
-from bricks.report.figures import count_text
-from bricks.report.narrowing import advice_for, common_advice, main_cause, uncertainty_parts
-from bricks.report.page import render_page, script, target_label
+from bricks.report.latency_answers import UNCERTAIN, report_answer, uncertain_models
+from bricks.report.page import Scale, render_page, script, share_style, target_label
 from bricks.report.prediction import phase_lines
 from bricks.report.tables import peak_size, percent, seconds, size
-from bricks.report.wide_intervals import ShownEstimate
+from bricks.report.wide_intervals import (
+    ShownEstimate,
+    advice_for,
+    common_advice,
+    main_cause,
+    uncertainty_parts,
+)
+from bricks.report.words import count_text, listed, source_text, uncertainty_text
 from bricks.session.targets import short_names
 
 if TYPE_CHECKING:

@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bricks.report.columns import Column, table_of
-from bricks.report.tables import billions, percent, seconds, size
+from bricks.report.tables import Column, billions, percent, seconds, share_text, size, table_of
+from bricks.report.words import count_text, listed, verb
+from bricks.samples.statistics import NORMAL_95
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from bricks.session.measuring import Measured, Probed
 
 Row = Mapping[str, Any]
 
@@ -123,3 +126,71 @@ def _most_similar(row: Row) -> str:
 def _similarity(value: float) -> str:
     """A similarity with two digits; a nonzero one never looks like zero."""
     return "–" if value == 0 else "<0.01" if value < 0.005 else f"{value:.2f}"
+
+
+def decomposition_answer(rows: Sequence[Row], union: Row) -> str:
+    """The number of unique bricks.
+
+    ``2 models have 48 unique bricks for 65 occurrences (74 % unique).``
+    """
+    known = [row for row in rows if row["nodes"] is not None]
+    if not known:
+        return "No model was split into bricks."
+    whose = known[0]["model"] if len(known) == 1 else f"{len(known)} models"
+    share = percent(union["unique_share"], 0)
+    return (
+        f"{whose} {verb(len(known), 'has', 'have')} {count_text(union['bricks'], 'unique brick')}"
+        f" for {count_text(union['occurrences'], 'occurrence')} ({share} unique)."
+    )
+
+
+def suite_answer(facts: Row) -> str:
+    """The content of a suite.
+
+    ``suite.zip has 2 models without weights: 48 bricks for 65 occurrences, 120 KiB.``
+    """
+    if facts["suite"] is None:
+        return "No suite was written."
+    models = sum(row["error"] is None for row in facts["models"])
+    what = f"{count_text(models, 'model')} without weights"
+    if facts["private"]:
+        what = f"the bricks of {count_text(models, 'model')}, without names"
+    among = f" among {facts['decoys']} others" if facts["decoys"] else ""
+    return (
+        f"{facts['suite']} has {what}: {count_text(facts['bricks'], 'brick')}{among} for"
+        f" {count_text(facts['occurrences'], 'occurrence')}, {size(facts['size_bytes'])}."
+    )
+
+
+def measuring_answer(of: Measured, *, unfinished: int) -> str:
+    """The number of measured bricks; ``All 48 bricks of 2 models are measured: 12 now, 36 before``.
+
+    ``unfinished`` bricks were left out for lack of time.
+    """
+    failed, predicted = len(of.failures), of.predicted_bricks
+    done = of.bricks - failed - unfinished - predicted
+    whose = f" of {count_text(of.models, 'model')}" if of.models else ""
+    which = f"All {of.bricks} bricks" if done == of.bricks else f"{done} of {of.bricks} bricks"
+    counts = {"now": of.new_bricks, "before": done - of.new_bricks}
+    when = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    took = f" ({of.wall_s:.1f} s)" if of.new_bricks else ""
+    text = f"{which}{whose} are measured{f': {when}' if when else ''}{took}"
+    others = {"failed": failed, "unfinished": unfinished, "to be predicted": predicted}
+    rest = [f"{count} {word}" for word, count in others.items() if count]
+    return f"{text}; {listed(rest)}." if rest else f"{text}."
+
+
+def probing_answer(of: Probed) -> str:
+    """How well models are known after so many measurements.
+
+    ``Half of 12 models are known to ±7 % or better, after measuring 96 of 800 bricks (58 s).``
+    """
+    measured = f"{of.measured} of {count_text(of.bricks, 'brick')}"
+    if of.deviation is None:
+        return f"Too few bricks are measured to predict others from: {measured}."
+    known = f"±{share_text(NORMAL_95 * of.deviation)}"
+    which = f"Half of {of.models} models are" if of.models > 1 else "The model is"
+    return (
+        f"{which} known to {known}{' or better' if of.models > 1 else ''}, after measuring"
+        f" {measured}{f' ({of.wall_s:.1f} s)' if of.probes else ''}."
+    )

@@ -9,11 +9,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from bricks.errors import printable
-from bricks.report.columns import DASH, Column, part_column, table_of
-from bricks.report.figures import names_text
-from bricks.report.heat_image import heat_image
-from bricks.report.page import render_page
-from bricks.report.tables import billions, percent, seconds
+from bricks.report.page import heat_image, render_page
+from bricks.report.tables import DASH, Column, billions, part_column, percent, seconds, table_of
+from bricks.report.words import names_text
 from bricks.samples.evaluation import ComparedOutput, Divergence, Evaluation
 from bricks.studies.numerics.results import (
     Accuracy,

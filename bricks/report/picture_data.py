@@ -7,14 +7,14 @@ expands them. Must not know how it is drawn.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from bricks.errors import printable
-from bricks.report.tracks import tracks
 
 if TYPE_CHECKING:
+    from bricks.analysis.explain import ModelPicture
     from bricks.analysis.explanation import Part
-    from bricks.analysis.model_picture import ModelPicture
 
 # Operators with colours of their own.
 _COLORS = 6
@@ -62,3 +62,27 @@ def _colored(picture: ModelPicture) -> list[str]:
 def _round(value: float, digits: int = 4) -> float:
     """``value`` rounded to so many significant digits: more would only enlarge the page."""
     return float(f"{value:.{digits}g}")
+
+
+def tracks(producers: Sequence[Sequence[int]]) -> list[int]:
+    """The track of each node, from 0; ``producers`` are the rows of its inputs.
+
+    A node continues the first track that ends with it, else it begins in the first free one.
+    """
+    last_use = list(range(len(producers)))
+    for row, needed in enumerate(producers):
+        for producer in needed:
+            last_use[producer] = row
+    until: list[int] = []  # by track, the last row in which it is in use
+    assigned: list[int] = []
+    for row, needed in enumerate(producers):
+        ending = [assigned[p] for p in needed if last_use[p] == row]
+        free = [track for track, end in enumerate(until) if end < row]
+        if ending or free:
+            track = min(ending or free)
+        else:
+            track = len(until)
+            until.append(0)
+        until[track] = last_use[row]
+        assigned.append(track)
+    return assigned

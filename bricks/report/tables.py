@@ -2,18 +2,101 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from rich.table import Table
 from rich.text import Text
 
-from bricks.compose.device.times import ASSUMED, DeviceTimes
+from bricks.compose.estimate import LAUNCHING_ASSUMED, DeviceTimes
 from bricks.errors import printable
-from bricks.report.columns import Column, table_of
+from bricks.units.facts import Missing
 
 if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Column as RichColumn
+
     from bricks.samples.measurement import Sampling
+
+AnyRow = TypeVar("AnyRow")
+Part = TypeVar("Part")
+Row_contra = TypeVar("Row_contra", contravariant=True)
+
+DASH = "–"
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[Row_contra]):
+    """A column of a table: ``cell`` gives the text of a row, or None for a dash.
+
+    A column with nothing but dashes is omitted. Text is aligned on the ``left``, numbers on the
+    right.
+    """
+
+    title: str
+    cell: Callable[[Row_contra], str | None]
+    left: bool = False
+
+
+def part_column(
+    title: str,
+    part: Callable[[AnyRow], Part | Missing | None],
+    text: Callable[[Part], str | None],
+    *,
+    left: bool = False,
+    otherwise: str | None = None,
+) -> Column[AnyRow]:
+    """A column with the ``text`` of a row's ``part``, or ``otherwise`` if it is missing or None."""
+
+    def cell(row: AnyRow) -> str | None:
+        known = part(row)
+        return otherwise if known is None or isinstance(known, Missing) else text(known)
+
+    return Column(title, cell, left)
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """The titles of the columns with any text, and their texts, row by row."""
+
+    titles: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    left: tuple[bool, ...]
+
+
+def cells_of(rows: Sequence[AnyRow], columns: Sequence[Column[AnyRow]]) -> Cells:
+    """The texts of ``rows`` in ``columns``, with dashes for missing ones."""
+    texts = [[column.cell(row) for column in columns] for row in rows]
+    kept = [n for n in range(len(columns)) if any(line[n] is not None for line in texts)]
+    return Cells(
+        tuple(columns[n].title for n in kept),
+        tuple(tuple(_text(line[n]) for n in kept) for line in texts),
+        tuple(columns[n].left for n in kept),
+    )
+
+
+def table_of(rows: Sequence[AnyRow], columns: Sequence[Column[AnyRow]]) -> Table:
+    """The table of ``rows`` for a terminal."""
+    return render_table(cells_of(rows, columns))
+
+
+def render_table(cells: Cells) -> Table:
+    """The table of ``cells`` for a terminal; names fold in a narrow terminal, numbers never do."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title, left in zip(cells.titles, cells.left, strict=True):
+        if left:
+            table.add_column(title, overflow="fold")
+        else:
+            table.add_column(title, justify="right", no_wrap=True)
+    for row in cells.rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _text(cell: str | None) -> str:
+    return DASH if cell is None else printable(cell)
+
 
 Row = Mapping[str, Any]
 
@@ -123,7 +206,7 @@ def predicted(model: str, share: float | None) -> list[str]:
 
 def assumed_launching(name: str, device: DeviceTimes) -> list[str]:
     """A line if launching was not measured on a system with a device."""
-    if device.launching != ASSUMED:
+    if device.launching != LAUNCHING_ASSUMED:
         return []
     return [f"{name}: what a launch of a kernel costs is assumed, as on other GPUs."]
 
@@ -229,3 +312,81 @@ def _two_digits(value: float) -> str:
 
 def _three_digits(value: float) -> str:
     return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}"
+
+
+# A column of text that may wrap is still readable at this width.
+_READABLE = 16
+
+_GAP, _INDENT = 2, "  "
+
+
+def fitting(table: Table, console: Console) -> RenderableType:
+    """``table`` if the console is wide enough for it; else its rows one below another."""
+    cells = [[_as_text(cell) for cell in column.cells] for column in table.columns]
+    if not table.columns or _least(table, cells) <= console.width:
+        return table
+    return Text("\n").join(_lines(table, cells, console.width))
+
+
+def _least(table: Table, cells: list[list[Text]]) -> int:
+    """The columns of the console that a table needs to be readable."""
+    widths = [
+        _least_of(column, [_heading(table, column), *texts])
+        for column, texts in zip(table.columns, cells, strict=True)
+    ]
+    return sum(widths) + _GAP * (len(widths) - 1)
+
+
+def _least_of(column: RichColumn, texts: list[Text]) -> int:
+    whole = max((text.cell_len for text in texts), default=0)
+    return whole if column.no_wrap else min(whole, _READABLE)
+
+
+def _lines(table: Table, cells: list[list[Text]], width: int) -> Iterator[Text]:
+    """Each row: its first cell, and below it the others with their titles."""
+    titles = [_heading(table, column) for column in table.columns]
+    for first, *others in zip(*cells, strict=True):
+        yield Text(first.plain, style="bold", overflow="fold")
+        pairs = [
+            Text(" ").join(part for part in (Text(title.plain, style="dim"), text) if part.plain)
+            for title, text in zip(titles[1:], others, strict=True)
+            if text.plain
+        ]
+        yield from _filled(pairs, width)
+
+
+def _filled(pairs: list[Text], width: int) -> Iterator[Text]:
+    """As many ``pairs`` per line as fit; the console wraps a pair that is longer than a line."""
+    line = Text(_INDENT)
+    for pair in pairs:
+        empty = line.plain == _INDENT
+        if not empty and line.cell_len + 3 + pair.cell_len > width:
+            yield line
+            line, empty = Text(_INDENT), True
+        line = Text.assemble(line, "" if empty else " · ", pair)
+    if line.plain != _INDENT:
+        yield line
+
+
+def _heading(table: Table, column: RichColumn) -> Text:
+    return Text(str(column.header)) if table.show_header else Text("")
+
+
+def _as_text(cell: RenderableType) -> Text:
+    """The text of a cell; markup has no meaning here."""
+    return cell if isinstance(cell, Text) else Text(str(cell))
+
+
+MOST = 2
+
+
+def fewest(remarks: Sequence[str], *, every: bool) -> list[str]:
+    """The remarks that are shown: all with ``every``, else the first few, each once.
+
+    The order of ``remarks`` is that of their weight. The last line shown names how many are left.
+    """
+    unique = list(dict.fromkeys(remarks))
+    if every or len(unique) <= MOST:
+        return unique
+    rest = len(unique) - MOST + 1
+    return [*unique[: MOST - 1], f"{rest} more remarks: add --all."]

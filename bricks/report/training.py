@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bricks.errors import printable
-from bricks.report.answers.words import uncertainty_text
-from bricks.report.columns import Column, table_of
-from bricks.report.figures import target_text
-from bricks.report.tables import duration, number, percent, seconds
+from bricks.report.page import in_script, render_page, script
+from bricks.report.tables import Column, cells_of, duration, number, percent, seconds, table_of
+from bricks.report.words import count_text, target_text, uncertainty_text, value_text, verb
+from bricks.studies.training.result import TrainingFailure, TrainingResult
 from bricks.studies.training.validation import (
     AGREES,
     DEVIATES,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from bricks.studies.training.result import TrainingResult, TrainingRun
+    from bricks.studies.training.result import TrainingRun
     from bricks.units.interval import Interval
 
 # The time of each seed until the accuracy, measured and predicted.
@@ -134,3 +134,119 @@ def _sampling(of: SamplingCheck) -> str:
     if of.order_p is not None:
         line += f" (p = {of.order_p:.2g} that they are this far from uniform by chance)"
     return f"{line}."
+
+
+def training_answer(result: TrainingResult) -> str:
+    """Sentences such as ``A training epoch of digits_cnn (44 steps of 32 samples) takes …``."""
+    return printable(_trained(result) if result.runs else _predicted(result))
+
+
+def _predicted(result: TrainingResult) -> str:
+    if result.step_s is None:
+        return f"No step of {result.workload} can be predicted."
+    place = f"here with {count_text(result.target.runtime.threads, 'thread')}"
+    if result.epoch_s is None:
+        return (
+            f"A training step of {result.workload} takes {value_text(result.step_s, duration)}"
+            f" {place}."
+        )
+    steps = count_text(result.prediction.epoch_steps or 0, "step")
+    epoch = f"{result.workload} ({steps} of {count_text(result.prediction.step_samples, 'sample')})"
+    sentence = f"A training epoch of {epoch} takes {value_text(result.epoch_s, duration)} {place}"
+    if result.epochs is None or result.run_s is None:
+        return f"{sentence}."
+    return f"{sentence}; {count_text(result.epochs, 'epoch')} take {duration(result.run_s.value)}."
+
+
+def _trained(result: TrainingResult) -> str:
+    """How many seeds reached the accuracy, after how many epochs, and how long that took."""
+    seeds, reached = len(result.trainings), result.reached_count
+    goal = f"an accuracy of {result.until:g}"
+    if not reached:
+        return (
+            f"{result.workload} does not reach {goal} in"
+            f" {count_text(result.max_epochs, 'epoch')} from {count_text(seeds, 'seed')}."
+        )
+    median = result.medians
+    epochs = f"{median.epochs:g} {verb(int(median.epochs == 1), 'epoch', 'epochs')}"
+    took = f"{duration(median.measured_s)}"
+    if median.predicted_s is not None:
+        took += f", predicted {duration(median.predicted_s)}"
+    of_seeds = f"; {reached} of {seeds} seeds do" if seeds > 1 else ""
+    return f"{result.workload} reaches {goal} after {epochs} ({took}){of_seeds}."
+
+
+def training_remarks(result: TrainingResult) -> list[str]:
+    """What the answer lacks, and how to get it."""
+    if result.runs:
+        return _of_runs(result)
+    remarks = []
+    if result.epoch_s is None:
+        remarks.append(
+            "It has no data of its own: add --samples-per-epoch N, and --epochs N for a run."
+        )
+    elif result.epochs is None:
+        remarks.append("Add --epochs N for the time of a run.")
+    if result.prediction.has_data:
+        remarks.append(
+            "Only a training shows how many epochs an accuracy takes: --run trains until"
+            f" accuracy={result.until:g}."
+        )
+    elif result.epoch_s is not None:
+        remarks.append("Loading data and evaluating are not counted.")
+    if result.prediction.loading_processes:
+        remarks.append(
+            f"{count_text(result.prediction.loading_processes, 'other process')} load data during"
+            " steps, which the prediction counts as if they did not: it is too large."
+        )
+    return remarks
+
+
+def _of_runs(result: TrainingResult) -> list[str]:
+    remarks = []
+    if result.steps is not None:
+        least, most = result.steps["min"], result.steps["max"]
+        remarks.append(f"It took {least:g} to {most:g} steps: counted, not predicted.")
+    if not any(run.new_epochs for run in result.runs):
+        remarks.append("Nothing was trained: all epochs were kept; --again trains anew.")
+    return remarks
+
+
+# Points of a curve: more than a screen has columns would only enlarge the page.
+_MAX_POINTS = 500
+
+
+def training_page(result: TrainingResult, *, version: str, made: str) -> str:
+    """The page; ``version`` is that of this package, ``made`` the time of its creation."""
+    from bricks.report.charts import losses
+
+    window = max((-(-run.steps // _MAX_POINTS) for run in result.runs), default=1)
+    rows = [row for run in result.runs for row in _curve(run.seed, run.losses, window)]
+    return render_page(
+        "training",
+        answer=training_answer(result),
+        title=printable(result.workload),
+        until=result.until,
+        where=target_text(result.target),
+        runs=cells_of(result.runs, COLUMNS),
+        failures=[f.error for f in result.trainings if isinstance(f, TrainingFailure)],
+        window=window,
+        version=version,
+        made=made,
+        data=in_script({"rows": rows}),
+        specs=in_script({"losses": losses()}),
+        script=script("curves"),
+    )  # fmt: skip
+
+
+def _curve(seed: int, losses: tuple[float, ...], window: int) -> list[dict[str, Any]]:
+    """Mean losses of every ``window`` steps, at the last step of each."""
+    return [
+        {
+            "seed": f"seed {seed}",
+            "step": min(start + window, len(losses)),
+            "loss": float(f"{sum(part) / len(part):.4g}"),
+        }
+        for start in range(0, len(losses), window)
+        for part in [losses[start : start + window]]
+    ]

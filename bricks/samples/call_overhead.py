@@ -20,15 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bricks.graph.program_phases import (
-    BACKWARD,
-    EVICTION,
-    FORWARD,
-    INFERENCE,
-    OPTIMIZER,
-    PER_CALL,
-    PER_PHASE,
-)
+from bricks.graph.call import BACKWARD, EVICTION, FORWARD, INFERENCE, OPTIMIZER, PER_CALL, PER_PHASE
 
 if TYPE_CHECKING:
     from bricks.decompose.plan import Plan

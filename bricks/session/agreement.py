@@ -323,7 +323,7 @@ class _Allowed:
 
     def erring(self, files: Mapping[str, Path], reference: Path) -> list[str]:
         """The runtimes whose outputs, in ``files``, differ from those in the ``reference``."""
-        from bricks.graph.reference_values import ReferenceValues
+        from bricks.graph.input_values import ReferenceValues
 
         values = ReferenceValues.load(reference).values
         expected = [values.get(name) for name in self.outputs]

@@ -12,7 +12,7 @@ from bricks.backends import default
 from bricks.errors import UsageError
 from bricks.graph.form import ModelForm
 from bricks.measure.conditions import PRECISION, TIMEOUT_S
-from bricks.predict.defaults import MIN as MIN_PROBE_BRICKS
+from bricks.predict.effort import MIN as MIN_PROBE_BRICKS
 from bricks.sources.source import GRANULARITY, PROGRAMS_RUNTIME
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from bricks.compose.device.basis import PredictedKernels
+from bricks.compose.basis import PredictedKernels
 from bricks.errors import UsageError
 from bricks.graph.form import operator_title
 from bricks.samples.measurement import Measurement, Round
@@ -20,9 +20,9 @@ from bricks.units.interval import Interval
 from bricks.units.sample import Sample
 
 if TYPE_CHECKING:
-    from bricks.compose.parts import Results
+    from bricks.compose.basis import Results
     from bricks.decompose.plan import Brick
-    from bricks.predict.kernels.kernel_prediction import KernelPrediction
+    from bricks.predict.kernels.kernel_predictor import KernelPrediction
     from bricks.predict.kernels.learned_kernels import LearnedKernels
     from bricks.store import Reading
     from bricks.system.accelerator import Accelerator
@@ -114,7 +114,7 @@ class DeviceLatencies:
 
     def on(self, card: Card, bricks: Mapping[str, Brick]) -> dict[str, PredictedKernels]:
         """The kernels on another ``card`` of those of ``bricks`` that were measured here."""
-        from bricks.predict.kernels.card_transfer import transferred  # slow import
+        from bricks.predict.kernels.kernel_predictor import transferred  # slow import
 
         here = card_with_peaks(self._accelerator)
         results = self._results([*bricks])
@@ -139,7 +139,7 @@ class DeviceLatencies:
 
     @property
     def transfer_error(self) -> float:
-        """See :class:`~bricks.compose.device.basis.DeviceBasis`."""
+        """See :class:`~bricks.compose.basis.DeviceBasis`."""
         return 0.0 if self._card is None else transfer_error(self._accelerator, self._card)
 
     @cached_property
@@ -153,9 +153,11 @@ class DeviceLatencies:
 
     def learned_anew(self) -> LearnedKernels:
         """What all measurements tell; UsageError if the card's peaks are not known."""
-        from bricks.predict.kernels.host_times import HostTimes  # slow import
         from bricks.predict.kernels.kernel_predictor import KernelPredictor
-        from bricks.predict.kernels.learned_kernels import LearnedKernels
+        from bricks.predict.kernels.learned_kernels import (
+            HostTimes,  # slow import
+            LearnedKernels,
+        )
 
         costs = self._source.measurements.costs(self._target_key)
         measured = self._results([key for key in costs if key.startswith(_BRICK)])

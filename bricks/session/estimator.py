@@ -11,11 +11,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bricks.compose.basis import Basis
-from bricks.compose.own_runs import OwnRun, OwnRuns
-from bricks.compose.parts import Results
-from bricks.compose.prior import imprecise_bricks, prior_of_measurement, prior_of_prediction
+from bricks.compose.basis import (
+    Basis,
+    Results,
+    imprecise_bricks,
+    prior_of_measurement,
+    prior_of_prediction,
+)
 from bricks.compose.recompose import own_run
+from bricks.compose.recomposition_error import OwnRun, OwnRuns
 from bricks.predict.prediction import BrickPredictions, Prediction
 from bricks.samples.call_overhead import needed_by
 from bricks.samples.correction import conditions_of
@@ -26,7 +30,7 @@ from bricks.session.measured_target import HostHistory, LoadedBricks
 from bricks.store import Reading, Union
 
 if TYPE_CHECKING:
-    from bricks.compose.device.basis import DeviceBasis
+    from bricks.compose.basis import DeviceBasis
     from bricks.compose.schedule import Construction
     from bricks.decompose.plan import Brick, Plan
     from bricks.session.device_latencies import DeviceLatencies
@@ -176,8 +180,7 @@ class Estimator:
         self, plan: Plan, results: Results, target: Target, accelerator: Accelerator
     ) -> DeviceBasis:
         """The costs of launching on an accelerator, and its kernels for unmeasured bricks."""
-        from bricks.compose.device.basis import DeviceBasis
-        from bricks.compose.device.costs import launch_costs
+        from bricks.compose.basis import DeviceBasis, launch_costs
         from bricks.samples.call_overhead import DEVICE_PROBES
         from bricks.session.device_latencies import device_latencies
 
@@ -241,7 +244,7 @@ class Estimator:
     def construction(self, plan: Plan, bricks: Mapping[str, Brick], target: Target) -> Construction:
         """The streams and rules by which parallel workers run ``plan`` on ``target``."""
         from bricks.compose.schedule import Construction
-        from bricks.decompose.streams import streams_of
+        from bricks.decompose.plan import streams_of
 
         options, timed = self._resources.options, self._resources.setup.info.timed
         # The fake runtime has no threads that could compete.

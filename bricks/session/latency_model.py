@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from bricks.compose.prior import OTHER_HOST_SD
-from bricks.predict.context import slowed
-from bricks.predict.defaults import MIN
+from bricks.compose.basis import OTHER_HOST_SD
+from bricks.predict.effort import MIN
+from bricks.predict.features import slowed
 from bricks.samples.call_overhead import ALL_PROBES, LONG, PROBES
 from bricks.samples.measurement import Failure, Measurement
 from bricks.session.measured_target import KnownLatencies, MeasuredTarget
@@ -147,7 +147,7 @@ def _with_host(source: SourceTarget, target: MeasuredTarget) -> SourceTarget:
     Published files have only the kernel of exchange. The others are bricks whose latencies follow
     from its measurements, where such a kernel was measured at all.
     """
-    from bricks.predict.context import slowed
+    from bricks.predict.features import slowed
 
     features = kernel_features()
     known = {name: of for name, of in features.items() if of.kernel in source.kernels}

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from onnx import NodeProto, TensorProto, ValueInfoProto, helper, shape_inference
 
 from bricks.compose.basis import IN_WALK_CALL_FACTOR
-from bricks.compose.call_overhead import call_cost
+from bricks.compose.latencies import call_cost
 from bricks.decompose.identity import Cutter
 from bricks.decompose.plan import Brick, Decomposition, isolated_decomposition
 from bricks.graph.view import graph_of
@@ -31,7 +31,7 @@ from bricks.samples.measurement import Measurement
 from bricks.session.measuring import measure_isolated
 
 if TYPE_CHECKING:
-    from bricks.compose.parts import Results
+    from bricks.compose.basis import Results
     from bricks.session.workspace import Workspace
     from bricks.system import Target
 

@@ -120,7 +120,7 @@ class MeasuredTarget:
 
     def note_contexts(self, models: Sequence[Mapping[str, Usage]], unseen_bytes: int = 0) -> None:
         """Record the contexts of the bricks of ``models``; see :func:`contexts`."""
-        from bricks.predict.context import contexts
+        from bricks.predict.features import contexts
 
         features = self._bare_features(sorted({key for usage in models for key in usage}))
         for key, context in contexts(models, features, unseen_bytes).items():

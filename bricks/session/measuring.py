@@ -13,9 +13,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bricks.decompose.context import surrounding_bytes
-from bricks.decompose.plan import Brick, Decomposition, isolated_decomposition
-from bricks.decompose.streams import streams_of
+from bricks.decompose.identity import surrounding_bytes
+from bricks.decompose.plan import Brick, Decomposition, isolated_decomposition, streams_of
 from bricks.graph.model import Model
 from bricks.measure.conditions import StopRule
 from bricks.measure.jobs import ModelJob

@@ -220,8 +220,7 @@ def _groups_of(
 
 def _shares(cut: Decomposition) -> dict[str, float]:
     """The share of each brick in the time of its model that a typical host would take."""
-    from bricks.predict.context import in_context
-    from bricks.predict.features import extract_features
+    from bricks.predict.features import extract_features, in_context
     from bricks.predict.roofline import Roofline
 
     bare = {key: extract_features(brick) for key, brick in cut.bricks.items()}

@@ -19,9 +19,8 @@ from bricks.samples.measurement import Failure, Measurement
 from bricks.samples.usual_conditions import SAME_PERIOD_S
 
 if TYPE_CHECKING:
-    from bricks.compose.basis import Basis
+    from bricks.compose.basis import Basis, Results
     from bricks.compose.estimate import Estimate, IncompleteEstimate
-    from bricks.compose.parts import Results
     from bricks.decompose.plan import Plan
     from bricks.graph.model import Model
     from bricks.samples.usual_conditions import UsualConditions

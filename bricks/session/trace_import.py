@@ -28,7 +28,7 @@ from bricks.backends.profiler_trace import CallMatch, Unmatched
 from bricks.decompose.identity import mismatch
 from bricks.decompose.plan import Brick, Decomposition
 from bricks.errors import StoreError, UsageError
-from bricks.graph.program_phases import PER_CALL
+from bricks.graph.call import PER_CALL
 from bricks.samples.call_overhead import PHASE_PROBES, PROBES
 from bricks.samples.measurement import PROTOCOL, Round
 from bricks.session.defaults import GRANULARITY

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from bricks.errors import UsageError, suggestion
+from bricks.graph.call import TRAINING
 from bricks.graph.form import ModelForm
-from bricks.graph.program_phases import TRAINING
 from bricks.sources.source import PROGRAMS_RUNTIME, ReadOptions, ReadResult, attempted
 from bricks.system.accelerator import CPU
 from bricks.zoo import ZooEntry, entries, find_training, is_entry, programs

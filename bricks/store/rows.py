@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from bricks.decompose.plan import Brick, Plan
 from bricks.errors import CacheDamaged, first_line
-from bricks.graph.containers import ValueType, type_from_json
+from bricks.graph.types import ValueType, type_from_json
 from bricks.store.layout import DONE
 from bricks.store.records import checked_round, round_of_samples, samples_of, usage_of_plan
 from bricks.store.views import chunks, listed

@@ -67,7 +67,7 @@ def option_of(of: Field[Any]) -> Option | None:
 
 def batch_option() -> Any:
     """The field of the number of samples; None: the program's own."""
-    from bricks.graph.sizes import LARGEST_DIM
+    from bricks.graph.types import LARGEST_DIM
 
     return option(
         "Size of the first dimension of the models' inputs.",

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bricks.analysis.answers import Answer, NoAnswer, answer, answers
-from bricks.analysis.model_picture import ModelPicture, model_picture
+from bricks.analysis.explain import ModelPicture, model_picture
 from bricks.measure.conditions import Conditions
 from bricks.session import agreement, measuring
 from bricks.session.targets import runtime_facts

@@ -16,11 +16,11 @@ from urllib.parse import urlencode
 from bricks.analysis.answers import ESTIMATE, Answer, NoAnswer
 from bricks.compose.memory.peak import PeakMemory, UnknownMemory
 from bricks.errors import BricksError, UsageError, printable
-from bricks.graph.sizes import LARGEST_DIM
+from bricks.graph.types import LARGEST_DIM
 from bricks.report.agreement import agreement_remarks
-from bricks.report.answers.prediction import prediction_answer
-from bricks.report.answers.words import source_text, uncertainty_text
+from bricks.report.latency_answers import prediction_answer
 from bricks.report.tables import peak_size
+from bricks.report.words import source_text, uncertainty_text
 from bricks.session import whole_models
 from bricks.studies.inference.prediction import ModelPredictions, PredictedModel
 from bricks.studies.inference.settings import Setting, varying

@@ -24,7 +24,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from bricks.errors import BricksError
-from bricks.report.study_views import view_of_study
+from bricks.report.study import view_of_study
 from bricks.session.workspace import Workspace
 from bricks.studies.study import ask
 from bricks.units.facts import json_of
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from starlette.requests import Request
 
-    from bricks.report.study_views import StudyView
+    from bricks.report.study import StudyView
     from bricks.session.options import Options
     from bricks.studies.study import StudyOffer, StudyPage
     from bricks.web.answer_service import AnswerService

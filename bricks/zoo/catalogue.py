@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from bricks.errors import ModelError, first_line, nearest, suggestion
-from bricks.graph.program_phases import INFERENCE
+from bricks.graph.call import INFERENCE
 
 _MANIFEST = "manifest.json"
 # The folder of recorded programs and of the code that they were recorded from, in the zoo.

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from store_examples import make_target
 from systems import copied, measure_on
 
-from bricks.compose.advice import per_million, risk
-from bricks.compose.estimate import Estimate
-from bricks.compose.uncertainty import Uncertainty
+from bricks.compose.estimate import Estimate, Uncertainty
+from bricks.compose.slo import per_million, risk
 from bricks.session.targets import short_names
 from bricks.store import Store
 from bricks.studies.serving.service import most_instances

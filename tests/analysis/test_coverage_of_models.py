@@ -10,7 +10,7 @@ from plans import plan, results
 
 from bricks.analysis.coverage import count_coverage
 from bricks.decompose.plan import Brick, Plan
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
 from bricks.predict.cost import MIN, CostModel, fit
 
 PER_BRICK_S, PER_FLOP_S, PER_BYTE_S = 1e-3, 2e-9, 1e-8

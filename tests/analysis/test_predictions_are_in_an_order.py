@@ -2,7 +2,7 @@
 
 from estimates import predicted, predictions
 
-from bricks.analysis.predicted_order import LATENCY, SAMPLE, predicted_orders
+from bricks.analysis.ranking import LATENCY, SAMPLE, predicted_orders
 from bricks.studies.inference.prediction import PredictedModel
 from bricks.units.interval import Interval
 

@@ -12,8 +12,7 @@ import pytest
 from factories import constant, conv_net, model, node, save, value
 from quantising import quantise
 
-from bricks.analysis.explain import Explainer, with_float_versions
-from bricks.analysis.explained import ExplainedModel
+from bricks.analysis.explain import ExplainedModel, Explainer, with_float_versions
 from bricks.analysis.integer_execution import (
     FloatVersion,
     IntegerExecution,
@@ -21,7 +20,7 @@ from bricks.analysis.integer_execution import (
     NumbersTime,
 )
 from bricks.graph.model import Model
-from bricks.report.integers import number_remarks
+from bricks.report.explanation import number_remarks
 from bricks.session.options import Options
 from bricks.session.workspace import Workspace
 

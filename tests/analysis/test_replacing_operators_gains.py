@@ -10,15 +10,13 @@ from commands import Here
 from factories import conv_net, save
 from store_examples import make_target
 
-from bricks.analysis.explained import ExplainedModel
+from bricks.analysis.explain import ExplainedModel
 from bricks.analysis.explanation import BestImplementation, Explanation, Part
-from bricks.analysis.gains import OWN, Gain, Replacement, gains, largest
-from bricks.analysis.operator_times import operator_times
-from bricks.compose.estimate import Estimate
+from bricks.analysis.operator_times import OWN, Gain, Replacement, gains, largest, operator_times
+from bricks.compose.estimate import Estimate, Uncertainty
 from bricks.compose.memory.peak import UnknownMemory
-from bricks.compose.uncertainty import Uncertainty
 from bricks.predict.features import CONVOLUTION
-from bricks.report.answers.explanation import explanation_answer, gain_text
+from bricks.report.gains import explanation_answer, gain_text
 from bricks.session.machine_peaks import Level, Peaks
 from bricks.units.interval import Interval
 

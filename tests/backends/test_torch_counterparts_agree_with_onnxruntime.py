@@ -15,7 +15,7 @@ import runtime_environments
 import torch_environment
 from factories import constant, conv_net, mlp, model, node, value
 
-from bricks.graph.reference_values import ReferenceValues
+from bricks.graph.input_values import ReferenceValues
 
 Outcomes = dict[str, dict[str, str]]
 

@@ -17,10 +17,10 @@ from bricks import Bench, BricksError, Estimate, ModelComparison, UsageError, Wo
 from bricks.analysis.latency_survey import survey
 from bricks.compose.memory.peak import PeakMemory
 from bricks.decompose.plan import Decomposition
+from bricks.graph.call import BACKWARD, FORWARD, OPTIMIZER
 from bricks.graph.model import Model
 from bricks.graph.model_metadata import noted_sketches
 from bricks.graph.program import PHASE, Call, call_of
-from bricks.graph.program_phases import BACKWARD, FORWARD, OPTIMIZER
 from bricks.graph.sketch import Sketch
 from bricks.graph.view import parse_model
 from bricks.measure.conditions import Conditions, StopRule

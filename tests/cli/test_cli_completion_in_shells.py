@@ -18,8 +18,8 @@ from terminals import plain, terminal
 from bricks import Bench
 from bricks.backends import offers
 from bricks.cli import main
-from bricks.cli.choices import EFFORTS, GRANULARITIES, KEPT, OPTIMIZATIONS
 from bricks.cli.completion import joined
+from bricks.cli.options import EFFORTS, GRANULARITIES, KEPT, OPTIMIZATIONS
 from bricks.zoo import entries
 
 in_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")

@@ -11,7 +11,7 @@ from terminals import plain, shown_here
 from tiers import slow_but
 
 from bricks.backends import describe
-from bricks.cli import choices as values
+from bricks.cli import options as values
 from bricks.cli.commands import SECTIONS
 from bricks.cli.help import FIRST_STEPS, page_of
 from bricks.cli.main import root_command

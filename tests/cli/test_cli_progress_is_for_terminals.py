@@ -8,7 +8,7 @@ from commands import COMMAND, Here, gone, until, workers
 from factories import mlp, save
 from terminals import CTRL_C, Shown, plain, shown_here, terminal
 
-from bricks.cli.progress import terminal_progress
+from bricks.cli.output import terminal_progress
 from bricks.measure.campaign_result import Wait
 from bricks.store.owners import process_name
 
@@ -122,7 +122,7 @@ def test_a_process_that_is_killed_takes_no_cursor_along(words: list[str]) -> Non
 
 def test_facts_go_where_they_are_sent_while_progress_is_shown(tmp_path: Path) -> None:
     program = (
-        "from bricks.cli.progress import terminal_progress\n"
+        "from bricks.cli.output import terminal_progress\n"
         "with terminal_progress() as told:\n"
         "    told('something', 0.5)\n"
         "    print('a fact')\n"

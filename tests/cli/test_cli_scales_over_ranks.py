@@ -18,7 +18,7 @@ from commands import CommandResult, Here
 from torch_environment import program
 
 from bricks.cli import completion
-from bricks.graph.program_phases import TRAINING
+from bricks.graph.call import TRAINING
 from bricks.network.times import MeasuredNetwork, NetworkEstimate, StatedNetwork
 from bricks.report.tables import duration
 from bricks.session.networks import NetworkRequest, loopback_network

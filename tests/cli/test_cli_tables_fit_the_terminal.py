@@ -12,7 +12,7 @@ from rough import ROUGH
 from terminals import shown, shown_here
 
 from bricks import Bench
-from bricks.report.row_lists import fitting
+from bricks.report.tables import fitting
 from bricks.zoo import decoders, entries, programs
 
 COMMANDS = ("compare", "predict", "decompose", "advise --slo 20ms", "zoo coverage")

@@ -14,7 +14,7 @@ from store_examples import measure
 from bricks import Bench, System, Target
 from bricks.analysis.similarity import Similarity
 from bricks.errors import UsageError
-from bricks.report.heatmap import check_picture, draw_similarity
+from bricks.report.plots import check_picture, draw_similarity
 
 OPERATORS = ("Abs", "Ceil", "Cos", "Erf", "Exp", "Floor", "Neg", "Relu", "Sigmoid", "Sin")
 COST = ("cost_s", "cost_low_s", "cost_high_s")

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bricks.compose.device.host_cost import PUBLISHED_HOSTS, HostCosts, PhaseCost, PhaseTimes
-from bricks.graph.program_phases import BACKWARD, FORWARD, INFERENCE, OPTIMIZER
+from bricks.compose.device.host_lane import PUBLISHED_HOSTS, HostCosts, PhaseCost, PhaseTimes
+from bricks.graph.call import BACKWARD, FORWARD, INFERENCE, OPTIMIZER
 
 COSTS = {"forward": PhaseCost(0.9, 2e-6), "backward": PhaseCost(1.1, -1e-6)}
 PROGRAMS = [

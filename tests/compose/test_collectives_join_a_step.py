@@ -11,8 +11,7 @@ import pytest
 
 from bricks.architectures.architecture import Architecture, part_of
 from bricks.backends.torch.decoders import decoder_step
-from bricks.compose.basis import Basis
-from bricks.compose.device.basis import DeviceBasis
+from bricks.compose.basis import Basis, DeviceBasis
 from bricks.compose.device.collectives import (
     HOST_CALLS,
     collective_of,
@@ -20,8 +19,7 @@ from bricks.compose.device.collectives import (
     with_collectives,
 )
 from bricks.compose.device.launching import LaunchCosts
-from bricks.compose.device.times import DeviceTimes
-from bricks.compose.estimate import Estimate
+from bricks.compose.estimate import DeviceTimes, Estimate
 from bricks.compose.recompose import recompose
 from bricks.decompose.build import build
 from bricks.decompose.granularity import Granularity

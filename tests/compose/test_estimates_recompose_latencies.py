@@ -10,10 +10,9 @@ from plans import CHAIN, DIAMOND, estimate_of, measurement, plan, results
 
 from bricks.compose.basis import Basis
 from bricks.compose.estimate import Estimate, IncompleteEstimate
+from bricks.compose.interval_width import Remedy, critical_path, wide_interval
 from bricks.compose.recompose import recompose
 from bricks.compose.recomposition_error import composition_s
-from bricks.compose.sourced_interval import critical_path
-from bricks.compose.wide_interval import Remedy, wide_interval
 from bricks.decompose.occurrence import Occurrence
 from bricks.predict.prediction import BrickPredictions, Prediction
 

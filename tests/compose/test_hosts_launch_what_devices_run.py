@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plans import CHAIN, estimate_of, measurement, plan, results
 
-from bricks.compose.basis import Basis
+from bricks.compose.basis import Basis, Results
 from bricks.compose.composer import compose
 from bricks.compose.device.launching import (
     FREE,
@@ -20,8 +20,7 @@ from bricks.compose.device.launching import (
     device_run,
 )
 from bricks.compose.estimate import Estimate
-from bricks.compose.occurrences import DEVICE, HOST, occurrence_tasks
-from bricks.compose.parts import Results
+from bricks.compose.lanes import DEVICE, HOST, occurrence_tasks
 from bricks.compose.timeline import timeline
 from bricks.decompose.plan import Plan
 from bricks.samples.measurement import Measurement, Round

@@ -11,8 +11,8 @@ from plans import CHAIN, results
 
 from bricks.compose.basis import Basis
 from bricks.compose.estimate import Estimate
-from bricks.compose.own_runs import LimitShares, OwnRun, OwnRuns
 from bricks.compose.recompose import own_run, recompose
+from bricks.compose.recomposition_error import LimitShares, OwnRun, OwnRuns
 from bricks.predict.prediction import BrickPredictions
 from bricks.samples.measurement import Measurement, Round
 

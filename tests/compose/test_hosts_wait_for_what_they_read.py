@@ -6,11 +6,11 @@ import pytest
 from plans import plan
 
 from bricks.compose.device.launching import copies_to_host
-from bricks.compose.device.waiting import with_copies
+from bricks.compose.device.recompose import with_copies
+from bricks.decompose.build import single_call
 from bricks.decompose.plan import Brick
-from bricks.decompose.single_call import single_call
 from bricks.graph.program import Call
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
 from bricks.units.sample import COPY_TO_HOST, Kernel
 
 VECTOR, MASK, SCALAR = TensorType("FLOAT", (8,)), TensorType("BOOL", (8,)), TensorType("FLOAT", ())

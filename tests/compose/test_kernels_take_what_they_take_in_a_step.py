@@ -10,18 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plans import plan
 
-from bricks.compose.device.cache_state import CacheModel, CallTimes
-from bricks.compose.device.kernels import device_kernels, step_kernels
-from bricks.compose.device.operands import RegionUse, facts_of
-from bricks.compose.device.power import HalfWork, PowerModel
-from bricks.compose.device.reuse import Reuse, reuses
-from bricks.compose.device.step_memory import step_operands
+from bricks.compose.device.cache_state import CacheModel, CallTimes, Reuse, reuses
+from bricks.compose.device.kernels import HalfWork, PowerModel, device_kernels, step_kernels
+from bricks.compose.device.step_memory import RegionUse, facts_of, step_operands
 from bricks.decompose.allocated import Allocated
 from bricks.decompose.memory import Phase
 from bricks.decompose.occurrence import Occurrence
 from bricks.decompose.plan import Brick, Plan
 from bricks.graph.form import DOMAIN
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
 from bricks.samples.measurement import Measurement, Round
 from bricks.system.accelerator import Accelerator, AcceleratorState
 from bricks.units.sample import Kernel, Sample

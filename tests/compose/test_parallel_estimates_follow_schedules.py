@@ -11,6 +11,7 @@ from refusals import refused
 from bricks import UsageError
 from bricks.compose.basis import Basis
 from bricks.compose.estimate import Estimate
+from bricks.compose.interval_width import critical_path
 from bricks.compose.lanes import LaneSpan, Timeline
 from bricks.compose.recomposition_error import composition_s
 from bricks.compose.schedule import (
@@ -22,9 +23,7 @@ from bricks.compose.schedule import (
     not_two_of,
     schedule,
 )
-from bricks.compose.sourced_interval import critical_path
-from bricks.decompose.plan import Brick, Plan
-from bricks.decompose.streams import streams_of, whole_key
+from bricks.decompose.plan import Brick, Plan, streams_of, whole_key
 
 LATENCIES = {"a": 1.0, "b": 5.0, "c": 2.0, "d": 1.0}
 

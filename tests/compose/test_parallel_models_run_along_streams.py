@@ -12,8 +12,8 @@ import bricks
 from bricks import backends
 from bricks.backends.fake.backend import CALL_OVERHEAD_S, node_latency_s
 from bricks.cli.options import MAX_WORKERS as MAX_ON_THE_COMMAND_LINE
-from bricks.cli.warnings import warn_of_crowding
-from bricks.decompose.streams import streams_of, whole_key
+from bricks.cli.reading import warn_of_crowding
+from bricks.decompose.plan import streams_of, whole_key
 from bricks.session.options import MAX_WORKERS
 
 # No latency is looked at: others may measure meanwhile.
@@ -190,7 +190,7 @@ import json
 
 from bricks import Bench
 from bricks.backends import create
-from bricks.decompose.streams import streams_of
+from bricks.decompose.plan import streams_of
 from bricks.graph.view import parse_model
 
 with Bench("cache", threads=1) as bench:

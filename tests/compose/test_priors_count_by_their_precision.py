@@ -15,15 +15,15 @@ from systems import know_on, on
 
 from bricks import Bench
 from bricks.analysis.publishing import Validated, publish
-from bricks.compose.basis import Basis
-from bricks.compose.estimate import Estimate
-from bricks.compose.parts import Results
-from bricks.compose.prior import (
+from bricks.compose.basis import (
     OTHER_HOST_SD,
+    Basis,
+    Results,
     imprecise_bricks,
     prior_of_measurement,
     prior_of_prediction,
 )
+from bricks.compose.estimate import Estimate
 from bricks.compose.recomposition_error import OTHER_HOST_SHARE
 from bricks.predict.prediction import BrickPredictions, Prediction
 from bricks.samples.measurement import Measurement, Round

@@ -5,14 +5,13 @@ from dataclasses import replace
 import pytest
 from plans import measurement, plan, results
 
-from bricks.compose.basis import Basis
+from bricks.compose.basis import Basis, Results
 from bricks.compose.estimate import Estimate, IncompleteEstimate
-from bricks.compose.parts import Results
 from bricks.compose.recompose import recompose
 from bricks.decompose.allocated import Allocated
 from bricks.decompose.memory import Phase
 from bricks.decompose.plan import Plan
-from bricks.graph.program_phases import EVICTION, PER_CALL, PER_PHASE
+from bricks.graph.call import EVICTION, PER_CALL, PER_PHASE
 from bricks.samples.call_overhead import PHASE_PROBES, call_counts, probes_of
 
 

@@ -7,12 +7,9 @@ from dataclasses import replace
 import pytest
 from plans import CHAIN, estimate_of
 
-from bricks.compose.basis import Basis
-from bricks.compose.device.basis import DeviceBasis, PredictedKernels
-from bricks.compose.device.costs import launch_costs
+from bricks.compose.basis import Basis, DeviceBasis, PredictedKernels, launch_costs
 from bricks.compose.device.launching import LaunchCosts
-from bricks.compose.device.times import ASSUMED, MEASURED
-from bricks.compose.estimate import Estimate
+from bricks.compose.estimate import LAUNCHING_ASSUMED, LAUNCHING_MEASURED, Estimate
 from bricks.report.tables import assumed_launching
 from bricks.samples.call_overhead import DEVICE_PROBES
 from bricks.samples.measurement import Measurement, Round
@@ -70,7 +67,7 @@ def test_costs_that_were_not_measured_are_assumed_and_said_so() -> None:
     lacking = launch_costs({k: of for k, of in PROBES.items() if k != DEVICE_PROBES["launch"]})
     assert not measured.assumed and assumed.assumed and lacking.assumed
     assert assumed.launch_s.low < assumed.launch_s.value < assumed.launch_s.high
-    for costs, origin in ((measured, MEASURED), (assumed, ASSUMED)):
+    for costs, origin in ((measured, LAUNCHING_MEASURED), (assumed, LAUNCHING_ASSUMED)):
         device = estimated(BUSY, costs).device
         assert device is not None and device.launching == origin
         assert len(assumed_launching("net", device)) == costs.assumed

@@ -19,8 +19,7 @@ from bricks.compose.timeline import (
     timeline,
 )
 from bricks.decompose.occurrence import Occurrence
-from bricks.decompose.plan import Plan
-from bricks.decompose.streams import streams_of
+from bricks.decompose.plan import Plan, streams_of
 from bricks.predict.prediction import BrickPredictions, Prediction
 
 TIMES = {"a": 1e-3, "b": 5e-3, "c": 2e-3, "d": 1e-3}

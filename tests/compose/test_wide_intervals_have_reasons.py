@@ -9,14 +9,11 @@ import numpy as np
 import pytest
 from plans import CHAIN, decomposed, estimate_of, measurement, plan, results
 
-from bricks.compose.basis import Basis
-from bricks.compose.device.times import DeviceTimes
-from bricks.compose.estimate import Estimate, Share
-from bricks.compose.parts import Results
+from bricks.compose.basis import Basis, Results
+from bricks.compose.estimate import DeviceTimes, ErrorSource, Estimate, Share, Uncertainty
+from bricks.compose.interval_width import Remedy, wide_interval
 from bricks.compose.recompose import recompose
 from bricks.compose.schedule import Construction
-from bricks.compose.uncertainty import ErrorSource, Uncertainty
-from bricks.compose.wide_interval import Remedy, wide_interval
 from bricks.predict.prediction import BrickPredictions, Prediction
 from bricks.samples.measurement import Measurement, Round
 from bricks.samples.sensitivity import Sensitivities

@@ -12,13 +12,12 @@ from onnx import TensorProto
 
 from bricks import Bench
 from bricks.decompose.build import build
-from bricks.decompose.context import surrounding_bytes
 from bricks.decompose.granularity import Granularity
-from bricks.decompose.identity import key_of
+from bricks.decompose.identity import key_of, surrounding_bytes
 from bricks.decompose.lowering import Contents
 from bricks.decompose.plan import Brick, Plan
 from bricks.graph.sketch import Sketch
-from bricks.graph.source import source_graph
+from bricks.graph.view import source_graph
 from bricks.predict.features import extract_features
 from bricks.reading.read import read_model
 

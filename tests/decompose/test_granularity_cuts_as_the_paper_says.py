@@ -13,8 +13,7 @@ from bricks.decompose.granularity import Granularity, split
 from bricks.decompose.lowering import Lowering
 from bricks.decompose.plan import Plan
 from bricks.errors import UsageError
-from bricks.graph.graph import Graph
-from bricks.graph.model import Model
+from bricks.graph.model import Graph, Model
 
 
 def chain(length: int) -> Graph:

@@ -25,8 +25,7 @@ from bricks.decompose.granularity import Granularity, split
 from bricks.decompose.occurrence import Occurrence
 from bricks.decompose.overlap import Window, windows
 from bricks.decompose.plan import Decomposition, Plan
-from bricks.graph.graph import Graph
-from bricks.graph.model import Model
+from bricks.graph.model import Graph, Model
 from bricks.graph.topology import used_values
 from bricks.measure.conditions import Conditions, StopRule
 from bricks.samples.call_overhead import PROBES

@@ -6,7 +6,7 @@ from graphs import FLOATS, Maker
 from onnx import TensorProto, helper
 
 from bricks.backends.onnxruntime.graphs import in_place_values
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
 
 FLAT = TensorType("FLOAT", (16,))
 

@@ -22,7 +22,7 @@ from bricks.decompose import canonical
 from bricks.decompose.identity import Cutter
 from bricks.errors import BricksError, WorkerError
 from bricks.graph.subgraphs import hoist
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
 from bricks.graph.view import graph_of
 from bricks.measure.conditions import GRAPH_TIMEOUT_S
 from bricks.measure.protocol import models
@@ -30,7 +30,7 @@ from bricks.measure.protocol.walking import UnloadAll
 from bricks.measure.supervisor import Supervisor, WorkerDied, WorkerSettings
 from bricks.operators import integer_ranges as following
 from bricks.operators.integer_ranges import integer_ranges
-from bricks.operators.work import flops
+from bricks.operators.registry import flops
 from bricks.reading.read import read_model
 
 # Graphs that take long to understand

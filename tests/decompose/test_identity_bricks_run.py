@@ -8,8 +8,8 @@ import pytest
 from graphs import FLOATS, cut, disguised, model_of, one_node, outputs_of, random_graph, run
 
 from bricks.decompose.identity import Cutter
-from bricks.graph.graph import Graph
-from bricks.graph.tensor import TensorType
+from bricks.graph.model import Graph
+from bricks.graph.types import TensorType
 
 
 @pytest.mark.parametrize("seed", range(12))

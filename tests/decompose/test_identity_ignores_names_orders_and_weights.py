@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from bricks.decompose.canonical import SearchBudget, canonical_order
 from bricks.decompose.identity import Cutter, key_of
-from bricks.graph.graph import Graph
-from bricks.graph.tensor import TensorType
+from bricks.graph.model import Graph
+from bricks.graph.types import TensorType
 
 SEEDS = st.integers(0, 10**6)
 PAIRS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=6)

@@ -13,9 +13,9 @@ from bricks.decompose.identity import Cutter, Piece, key_of
 from bricks.decompose.lowering import Contents
 from bricks.decompose.plan import Brick
 from bricks.errors import ModelError
-from bricks.graph.graph import Graph
+from bricks.graph.model import Graph
 from bricks.graph.subgraphs import hoist
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
 from bricks.graph.view import graph_of
 
 SWITCH = TensorType("BOOL", ())

@@ -10,9 +10,9 @@ from refusals import refused
 
 from bricks.decompose.identity import Cutter
 from bricks.errors import ModelError
-from bricks.graph.graph import Graph
-from bricks.graph.tensor import TensorType
-from bricks.operators.steering import SMALL
+from bricks.graph.model import Graph
+from bricks.graph.types import TensorType
+from bricks.operators.dependence import SMALL
 
 ONES = np.ones((4, 4), np.float32)
 

@@ -4,11 +4,10 @@ from hypothesis import given
 from plans import plan
 from random_plans import random_plans
 
-from bricks.decompose.buffers import buffers
-from bricks.decompose.layout import arrange
 from bricks.decompose.occurrence import Occurrence
 from bricks.decompose.plan import Plan
-from bricks.graph.tensor import TensorType
+from bricks.decompose.planned_memory import arrange, buffers
+from bricks.graph.types import TensorType
 
 
 def test_integers_keep_buffers_of_their_own() -> None:

@@ -12,8 +12,8 @@ from random_plans import random_plans
 from bricks.decompose.allocated import Allocated
 from bricks.decompose.memory import Phase
 from bricks.decompose.plan import Plan
-from bricks.decompose.planned import Planned
-from bricks.graph.tensor import TensorType
+from bricks.decompose.planned_memory import Planned
+from bricks.graph.types import TensorType
 
 # As versions up to 0.9 wrote them: a training step of three calls, and a model of two nodes.
 RECORDED = """

@@ -8,7 +8,7 @@ from plans import plan
 from bricks.decompose.allocated import Allocated
 from bricks.decompose.memory import LiveMemory, Phase
 from bricks.decompose.plan import Plan
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
 
 SMALL, LARGE = TensorType("FLOAT", (10,)), TensorType("FLOAT", (100,))
 

@@ -12,7 +12,7 @@ from bricks.decompose.granularity import Granularity
 from bricks.decompose.memory import Phase
 from bricks.decompose.plan import Decomposition, Plan
 from bricks.graph.view import graph_of, parse_model
-from bricks.operators.work import flops
+from bricks.operators.registry import flops
 from bricks.reading.read import read_model
 
 

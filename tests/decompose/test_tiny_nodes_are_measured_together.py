@@ -11,10 +11,10 @@ from factories import constant, model, node, save, value
 
 from bricks import Bench, Decomposition
 from bricks.decompose.granularity import Granularity, split
-from bricks.graph.graph import Graph
+from bricks.graph.model import Graph
 from bricks.graph.program import Call
-from bricks.graph.source import source_graph
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
+from bricks.graph.view import source_graph
 from bricks.measure.conditions import Conditions, StopRule
 from bricks.measure.walk_builder import walk_of
 from bricks.predict.features import extract_features

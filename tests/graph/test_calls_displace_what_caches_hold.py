@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bricks.graph.program import Call
-from bricks.graph.program_traffic import ALL_BYTES, evicted_share, touched_bytes
-from bricks.graph.tensor import TensorType
+from bricks.graph.program import ALL_BYTES, Call, evicted_share, touched_bytes
+from bricks.graph.types import TensorType
 
 MATRIX = TensorType("FLOAT", (512, 512))
 TYPES = {"a": MATRIX, "b": MATRIX, "c": MATRIX}

@@ -7,9 +7,9 @@ from typing import Any
 import onnx
 from onnx import TensorProto, helper
 
+from bricks.graph.call import BACKWARD, OPTIMIZER
 from bricks.graph.host_calls import note_host_calls
 from bricks.graph.program import PHASE, Call, call_of
-from bricks.graph.program_phases import BACKWARD, OPTIMIZER
 
 T0, T1 = {"t": 0}, {"t": 1}
 READ = "_local_scalar_dense"

@@ -8,9 +8,9 @@ from commands import Here
 from factories import model, node, save, value
 from onnx import TensorProto, helper, numpy_helper
 
-from bricks.cli.warnings import MANY_DENORMALS
-from bricks.graph.denormals import denormal_share, share_of, with_denormals
+from bricks.cli.reading import MANY_DENORMALS
 from bricks.graph.payload import numpy_dtype, value_dtype
+from bricks.graph.weights import denormal_share, share_of, with_denormals
 from bricks.reading.read import read_model
 
 # Types with denormals that slow processors, and the least normal number of each.
@@ -60,7 +60,7 @@ def test_weights_that_are_not_there_are_not_said_to_be_ordinary(tmp_path: Path) 
 
 
 def test_of_a_large_weight_parts_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bricks.graph.denormals.PART_BYTES", 512)
+    monkeypatch.setattr("bricks.graph.weights.PART_BYTES", 512)
     values = np.random.default_rng(0).permutation(weights(1024).ravel()).reshape(SIDE, SIDE)
     share = denormal_share(read_model(net(tmp_path, values)))
     assert share == pytest.approx(0.25, abs=0.05)

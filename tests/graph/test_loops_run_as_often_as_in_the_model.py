@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from bricks.graph.loops import (
+from bricks.graph.model_metadata import ITERATIONS, note
+from bricks.graph.subgraphs import (
     conditional_loops,
     counter_name,
     with_iteration_counters,
     with_noted_iterations,
 )
-from bricks.graph.model_metadata import ITERATIONS, note
 
 COUNT = "after"
 

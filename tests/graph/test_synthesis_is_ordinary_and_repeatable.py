@@ -5,7 +5,7 @@ from refusals import refused
 
 from bricks.errors import ModelError
 from bricks.graph.synthesis import Pool, Range, numpy_dtype
-from bricks.graph.tensor import ELEMENT_BITS, TensorType
+from bricks.graph.types import ELEMENT_BITS, TensorType
 
 SHAPES = [(), (5,), (3, 7), (4, 3, 3, 3), (0, 4)]
 MADE = sorted(name for name in ELEMENT_BITS if "COMPLEX" not in name)

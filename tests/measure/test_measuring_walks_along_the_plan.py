@@ -11,7 +11,7 @@ from plans import HEAVY, decomposed, plan
 from bricks import Bench
 from bricks.decompose.occurrence import Occurrence
 from bricks.decompose.plan import Decomposition
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
 from bricks.measure.sampler import by_key
 from bricks.measure.walk import Walk, WalkStep, isolated, steps_for, without_feedback
 from bricks.measure.walk_builder import WalkOptions, walk_of

@@ -9,8 +9,8 @@ from plans import decomposed, plan
 from bricks.decompose.allocated import Allocated
 from bricks.decompose.memory import Allocation, Phase
 from bricks.decompose.plan import Decomposition, Plan
-from bricks.decompose.planned import Planned
-from bricks.graph.tensor import TensorType
+from bricks.decompose.planned_memory import Planned
+from bricks.graph.types import TensorType
 from bricks.measure.protocol.walking import EVERY_HANDLE, allocation_events
 from bricks.measure.walk_builder import WalkOptions, walk_of
 

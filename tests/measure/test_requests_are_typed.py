@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bricks.decompose.lowering import Contents, Lowering
-from bricks.graph.containers import ContainerType
 from bricks.graph.sketch import Sketch
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import ContainerType, TensorType
 from bricks.measure.protocol.models import ReadExecuted, TypedGraph
 from bricks.measure.protocol.request import (
     Handlers,

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 from refusals import refused
 
 from bricks.errors import BackendError
-from bricks.graph.reference_values import ReferenceValues
+from bricks.graph.input_values import ReferenceValues
 from bricks.measure.worker.double_model import in_double
 from bricks.measure.worker.evaluation import ValueDeviation, first_divergent, relative_error
 from bricks.measure.worker.outputs import Runs, outputs_in

@@ -14,13 +14,13 @@ from bricks import Bench
 from bricks.backends.onnxruntime.synthetic_data import SyntheticData
 from bricks.decompose.plan import Brick
 from bricks.errors import ModelError
-from bricks.graph.denormals import share_of
 from bricks.graph.model import Model
 from bricks.graph.model_metadata import WEIGHTS, noted_sketches, noted_weights
 from bricks.graph.payload import value_dtype
 from bricks.graph.sketch import DENORMALS, Sketch
 from bricks.graph.synthesis import Pool
 from bricks.graph.view import parse_model
+from bricks.graph.weights import share_of
 from bricks.reading.read import read_model
 from bricks.suite import pack_model, unpack_model
 

@@ -8,19 +8,32 @@ from dataclasses import replace
 import pytest
 from graphs import one_node
 
-from bricks.compose.memory.workspace import workspace
+from bricks.compose.memory.weights import workspace
 from bricks.decompose.identity import Cutter
-from bricks.graph.graph import Graph
+from bricks.graph.model import Graph
 from bricks.graph.program import Call
 from bricks.graph.sketch import QUANTILES
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
 from bricks.operators.dependence import decisive_values, dependent_inputs
 from bricks.operators.integer_ranges import integer_ranges
-from bricks.operators.operator import Access, Features, Operator, decided_by, names, to_first
-from bricks.operators.registry import FAMILIES, OPERATORS, entries, operator_called
-from bricks.operators.restrictions import axis_index
-from bricks.operators.work import flops, node_flops
-from bricks.operators.work_rules import per_output
+from bricks.operators.operator import (
+    Access,
+    Features,
+    Operator,
+    axis_index,
+    decided_by,
+    names,
+    per_output,
+    to_first,
+)
+from bricks.operators.registry import (
+    FAMILIES,
+    OPERATORS,
+    entries,
+    flops,
+    node_flops,
+    operator_called,
+)
 from bricks.predict.features import extract_features
 
 TABLE, POSITIONS, OUT = (

@@ -8,7 +8,7 @@ from factories import model, value
 from bricks.graph.model_metadata import sketches_of
 from bricks.graph.program import DOMAIN, Call
 from bricks.graph.sketch import DISTINCT, ORDER, QUANTILES, SELECTED, SIGNS, ZEROS, Sketch
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
 from bricks.operators.dependence import branches_on_values, decisive_values, dependent_arguments
 from bricks.operators.registry import operator_called
 

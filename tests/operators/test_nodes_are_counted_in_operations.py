@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from graphs import FLOATS, Maker, one_node, random_graph
 
-from bricks.graph.graph import Graph
-from bricks.graph.tensor import TensorType
-from bricks.operators.work import flops
+from bricks.graph.model import Graph
+from bricks.graph.types import TensorType
+from bricks.operators.registry import flops
 
 
 def f(*shape: int) -> TensorType:

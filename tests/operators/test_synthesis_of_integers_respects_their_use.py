@@ -8,10 +8,9 @@ from graphs import Maker, cut
 from onnx import TensorProto, helper
 
 from bricks.graph.model_metadata import inner_types
-from bricks.graph.source import source_graph
 from bricks.graph.synthesis import Range
-from bricks.graph.tensor import TensorType
-from bricks.graph.view import graph_of, parse_model
+from bricks.graph.types import TensorType
+from bricks.graph.view import graph_of, parse_model, source_graph
 from bricks.operators.integer_ranges import assumptions, integer_ranges, observations
 from bricks.reading.read import read_model
 

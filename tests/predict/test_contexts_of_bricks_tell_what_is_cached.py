@@ -12,9 +12,8 @@ from graphs import Maker
 from plans import plan
 
 from bricks.decompose.occurrence import Occurrence, Usage
-from bricks.graph.tensor import TensorType
-from bricks.predict.context import contexts, in_context
-from bricks.predict.features import BrickFeatures, Context, extract_features
+from bricks.graph.types import TensorType
+from bricks.predict.features import BrickFeatures, Context, contexts, extract_features, in_context
 from bricks.predict.predictor import learn
 from bricks.predict.roofline import Roofline
 

@@ -13,13 +13,10 @@ from refusals import refused
 from bricks.decompose.plan import Brick
 from bricks.errors import UsageError
 from bricks.predict import learned_file
-from bricks.predict.kernels.card_transfer import transferred
+from bricks.predict.kernels.device_roofline import products_s
 from bricks.predict.kernels.features import has_known_work, kernel_features
-from bricks.predict.kernels.host_times import HostTimes
-from bricks.predict.kernels.kernel_prediction import total_s
-from bricks.predict.kernels.kernel_predictor import KernelPredictor
-from bricks.predict.kernels.learned_kernels import LearnedKernels, read, written
-from bricks.predict.kernels.tiles import products_s
+from bricks.predict.kernels.kernel_predictor import KernelPredictor, total_s, transferred
+from bricks.predict.kernels.learned_kernels import HostTimes, LearnedKernels, read, written
 from bricks.system.cards import card_named
 
 H200, H100 = card_named("h200"), card_named("h100")

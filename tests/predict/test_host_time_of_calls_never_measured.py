@@ -8,11 +8,11 @@ import pytest
 from device_calls import product_brick, sum_brick, view_brick
 from plans import measurement
 
+from bricks.decompose.build import single_call
 from bricks.decompose.plan import Brick
-from bricks.decompose.single_call import single_call
 from bricks.graph.program import Call
-from bricks.graph.tensor import TensorType
-from bricks.predict.kernels.host_times import HostTimes
+from bricks.graph.types import TensorType
+from bricks.predict.kernels.learned_kernels import HostTimes
 
 Called = list[tuple[Brick, float]]
 PRODUCTS = [(product_brick(m, 64, 64), 1e-6 * s) for m, s in ((8, 29), (16, 30), (32, 33))]

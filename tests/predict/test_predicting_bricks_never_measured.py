@@ -23,7 +23,7 @@ from brick_examples import (
 from graphs import Maker
 
 from bricks.decompose.plan import Brick
-from bricks.predict.defaults import MIN
+from bricks.predict.effort import MIN
 from bricks.predict.features import (
     CONVOLUTION,
     PRODUCT,

@@ -19,8 +19,8 @@ from bricks.predict.features import (
     extract_features,
 )
 from bricks.predict.learned_file import Learned, read, written
-from bricks.predict.limits import ENOUGH, NO_LIMITS, RooflineLimits
 from bricks.predict.predictor import Predictor
+from bricks.predict.roofline import ENOUGH, NO_LIMITS, RooflineLimits
 
 
 def features(brick: Brick, working_set_bytes: float = math.inf) -> BrickFeatures:

@@ -6,8 +6,8 @@ import pytest
 from device_calls import call_brick
 
 from bricks.decompose.plan import Brick
+from bricks.predict.kernels.device_roofline import products_s
 from bricks.predict.kernels.features import kernel_features
-from bricks.predict.kernels.tiles import products_s
 from bricks.predict.kernels.work import CallWork, MatrixProduct
 from bricks.system.cards import card_named
 

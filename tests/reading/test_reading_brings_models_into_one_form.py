@@ -8,8 +8,8 @@ from graphs import run
 from onnx import helper, numpy_helper
 
 from bricks.graph.model import Model
-from bricks.graph.source import source_graph
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
+from bricks.graph.view import source_graph
 from bricks.reading.read import read_model
 
 LIGHT = sorted((Path(onnx.__file__).parent / "backend/test/data/light").glob("*.onnx"))

@@ -7,8 +7,8 @@ from factories import constant, conv_net, embedding_net, mlp, model, node, save,
 from refusals import refused
 
 from bricks.errors import OpenDimensions, ShapeError, UsageError
-from bricks.graph.source import OpenShapes, source_graph
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
+from bricks.graph.view import OpenShapes, source_graph
 from bricks.reading.read import parse_shape, read_model
 
 

@@ -16,9 +16,9 @@ from bricks import Bench
 from bricks.analysis.latency_survey import SurveyedModel, survey
 from bricks.cli.main import run
 from bricks.report import page as pages
-from bricks.report.bars import Scale
 from bricks.report.latency_page import latency_page
-from bricks.report.tracks import tracks
+from bricks.report.page import Scale
+from bricks.report.picture_data import tracks
 from bricks.units.interval import Interval
 
 HOSTILE = "<script>window.pwned=1</script><img src=x onerror=window.pwned=2>"

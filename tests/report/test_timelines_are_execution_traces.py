@@ -17,7 +17,7 @@ from bricks.analysis.trace import Traced, traced
 from bricks.compose.estimate import Estimate
 from bricks.compose.timeline import MissingLatency
 from bricks.errors import UsageError
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
 from bricks.report.chakra import execution_trace
 
 ONCE = bricks.Conditions(rule=bricks.StopRule(min_rounds=2, max_rounds=2), exclusive=False)

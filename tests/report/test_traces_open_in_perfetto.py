@@ -20,9 +20,8 @@ import bricks.analysis.trace
 from bricks.analysis.trace import Traced
 from bricks.compose.timeline import OccurrenceRun
 from bricks.errors import printable
-from bricks.report.trace import trace_text
+from bricks.report.trace import MEASURED, RECOMPOSED, trace_notes, trace_text
 from bricks.report.trace_events import BACKSLASH
-from bricks.report.trace_notes import MEASURED, RECOMPOSED, trace_notes
 from bricks.samples.whole_models import NoProfile, Profile
 
 # No latency is looked at: others may measure meanwhile.

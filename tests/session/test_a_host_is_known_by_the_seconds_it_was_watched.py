@@ -10,7 +10,7 @@ import pytest
 from store_examples import make_brick, make_decomposition, make_target, open_with_target
 
 from bricks.decompose.plan import Brick
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
 from bricks.samples.measurement import Measurement, Round
 from bricks.session.measured_target import HostHistory, work_of
 from bricks.store import Store

@@ -10,7 +10,7 @@ from commands import chain
 from factories import save
 
 from bricks import Bench, Conditions, StopRule
-from bricks.predict.defaults import MIN
+from bricks.predict.effort import MIN
 from bricks.session.latencies import Latencies
 
 QUICK = Conditions(rule=StopRule(min_rounds=2, max_rounds=2), exclusive=False)

@@ -13,8 +13,8 @@ from bricks import Bench, Model
 from bricks.decompose.build import build
 from bricks.decompose.granularity import Granularity
 from bricks.decompose.lowering import Lowering
-from bricks.graph.source import source_graph
-from bricks.predict.defaults import MIN
+from bricks.graph.view import source_graph
+from bricks.predict.effort import MIN
 from bricks.samples.measurement import Round
 from bricks.session import predicting
 from bricks.store import Owner

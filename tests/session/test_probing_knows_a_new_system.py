@@ -12,7 +12,7 @@ import pytest
 from brick_examples import ideal_s, mixture
 from commands import Here, disjoint_models
 
-from bricks.predict.defaults import MIN
+from bricks.predict.effort import MIN
 from bricks.predict.features import CONVOLUTION, BrickFeatures
 from bricks.predict.predictor import learn
 from bricks.predict.transfer import SourceTarget, ZeroShotTransfer, expected_s, learn_transfer

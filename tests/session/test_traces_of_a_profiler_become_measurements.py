@@ -15,13 +15,13 @@ from commands import Here
 from refusals import refused
 
 from bricks.backends.profiler_trace import Unmatched
-from bricks.cli.traces import WHY
+from bricks.cli.cache import WHY
 from bricks.decompose.build import build
 from bricks.decompose.granularity import Granularity
 from bricks.decompose.plan import Decomposition
 from bricks.errors import StoreError, UsageError
+from bricks.graph.call import BACKWARD, FORWARD, INFERENCE, OPTIMIZER, PER_CALL
 from bricks.graph.model import Model
-from bricks.graph.program_phases import BACKWARD, FORWARD, INFERENCE, OPTIMIZER, PER_CALL
 from bricks.graph.view import graph_of
 from bricks.samples.call_overhead import ALL_PROBES, PHASE_PROBES
 from bricks.samples.measurement import Measurement

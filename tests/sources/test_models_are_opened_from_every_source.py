@@ -14,9 +14,9 @@ from bricks.decompose.build import build
 from bricks.decompose.granularity import Granularity
 from bricks.decompose.plan import Decomposition
 from bricks.errors import ModelError, OpenDimensions, UsageError
+from bricks.graph.call import TRAINING
 from bricks.graph.model import Model
-from bricks.graph.program_phases import TRAINING
-from bricks.graph.source import source_graph
+from bricks.graph.view import source_graph
 from bricks.reading.read import read_model
 from bricks.sources import (
     Function,

@@ -24,7 +24,7 @@ from bricks.analysis.publishing import NotQuiet, Validated, publish, refuse_busy
 from bricks.compose.estimate import Estimate, Provenance
 from bricks.predict import learned_file
 from bricks.predict.features import extract_features
-from bricks.report.answers.words import source_text
+from bricks.report.words import source_text
 from bricks.samples.measurement import Measurement
 from bricks.session import latency_model
 from bricks.session.defaults import GRANULARITY

@@ -23,7 +23,7 @@ from bricks import read_suite
 from bricks.cli import main
 from bricks.decompose.identity import key_of
 from bricks.errors import SuiteError
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
 from bricks.reading.read import read_model
 from bricks.suite import archive
 from bricks.system import fingerprint

@@ -9,7 +9,7 @@ import numpy as np
 from graphs import Maker, cut
 
 from bricks.decompose.plan import Brick
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
 from bricks.predict.features import CONVOLUTION, BrickFeatures, extract_features
 from bricks.predict.predictor import Predictor, learn
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from bricks.decompose.build import single_call
 from bricks.decompose.plan import Brick
-from bricks.decompose.single_call import single_call
 from bricks.graph.program import Call, Port, contiguous
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
 from bricks.samples.measurement import Measurement, Round
 from bricks.units.sample import Kernel, Sample
 

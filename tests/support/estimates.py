@@ -1,7 +1,6 @@
 """Estimates that tests make up."""
 
-from bricks.compose.estimate import Estimate
-from bricks.compose.uncertainty import Uncertainty
+from bricks.compose.estimate import Estimate, Uncertainty
 from bricks.studies.inference.prediction import ModelPredictions, PredictedModel
 from bricks.studies.inference.settings import Setting, varying
 from bricks.units.interval import Interval

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from bricks import backends
-from bricks.graph.feeds import feeds
+from bricks.graph.input_values import feeds
 from bricks.graph.synthesis import Pool
 from bricks.graph.view import graph_of, parse_model, without_values
 from bricks.operators.integer_ranges import integer_ranges

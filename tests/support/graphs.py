@@ -13,8 +13,8 @@ import onnxruntime as ort
 from onnx import helper, numpy_helper
 
 from bricks.decompose.identity import Cutter, Piece
-from bricks.graph.graph import Graph
-from bricks.graph.tensor import TensorType
+from bricks.graph.model import Graph
+from bricks.graph.types import TensorType
 
 ort.set_default_logger_severity(3)
 

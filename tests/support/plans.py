@@ -9,7 +9,7 @@ from bricks.compose.estimate import Estimate
 from bricks.compose.recompose import recompose
 from bricks.decompose.occurrence import Occurrence
 from bricks.decompose.plan import Brick, Decomposition, Plan
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
 from bricks.samples.call_overhead import LONG, PROBES, SHORT
 from bricks.samples.measurement import Failure, Measurement, Round
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from plans import plan
 
 from bricks.decompose.plan import Plan
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
 
 
 @st.composite

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import onnx
 from onnx import TensorProto, helper
 
+from bricks.graph.call import BACKWARD, FORWARD, INFERENCE, OPTIMIZER, TRAINING
 from bricks.graph.program import FREED, PHASE, Call, Origin, State
-from bricks.graph.program_phases import BACKWARD, FORWARD, INFERENCE, OPTIMIZER, TRAINING
 
 ENTRY, FOLDER = "secret.py:step", "/home/somebody"
 

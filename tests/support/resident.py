@@ -21,7 +21,7 @@ from onnx import helper, numpy_helper
 
 from bricks.decompose.identity import Cutter
 from bricks.decompose.plan import Brick
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
 from bricks.graph.view import graph_of
 
 

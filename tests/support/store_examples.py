@@ -10,7 +10,7 @@ from sqlalchemy import Connection, text
 
 from bricks.decompose.occurrence import Occurrence
 from bricks.decompose.plan import Brick, Decomposition, Plan
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
 from bricks.samples.measurement import Round
 from bricks.store import Owner, Store
 from bricks.store.rows import checksum

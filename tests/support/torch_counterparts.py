@@ -17,7 +17,7 @@ import torch
 from bricks.backends.torch.counterparts import OPERATORS
 from bricks.backends.torch.onnx_program import OnnxModule
 from bricks.errors import BackendError
-from bricks.graph.reference_values import ReferenceValues
+from bricks.graph.input_values import ReferenceValues
 from bricks.graph.view import parse_model
 
 

@@ -12,7 +12,7 @@ from refusals import refused
 from bricks.compose.queueing.run import RunLatency
 from bricks.errors import UsageError
 from bricks.measure.worker import passes
-from bricks.report.throttling import quota_remarks
+from bricks.report.prediction import quota_remarks
 from bricks.session.defaults import refuse_crowding
 from bricks.studies.serving.outcome import scenario_of
 from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad, Serving

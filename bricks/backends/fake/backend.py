@@ -59,8 +59,8 @@ from bricks.units.sample import Sample
 
 if TYPE_CHECKING:
     from bricks.backends.base import BoundModel
-    from bricks.graph.containers import ValueType
-    from bricks.graph.graph import Graph
+    from bricks.graph.model import Graph
+    from bricks.graph.types import ValueType
 
 CALL_OVERHEAD_S = 2e-6
 PROFILING_S = 2e-7

@@ -34,16 +34,14 @@ from bricks.backends.mxnet.translate import Translation, groups, translate, tran
 from bricks.backends.synthetic_data import TensorInputs, TensorRuntime, results_of
 from bricks.errors import BackendError
 from bricks.graph.sketch import SIGNS, SIZE
-from bricks.graph.source import OpenShapes, typed_graph
 from bricks.graph.synthesis import numpy_dtype
-from bricks.graph.view import without_values
+from bricks.graph.view import OpenShapes, typed_graph, without_values
 from bricks.units.sample import Sample
 
 if TYPE_CHECKING:
     from bricks.backends.base import Binding
-    from bricks.graph.containers import ValueType
-    from bricks.graph.graph import Graph
-    from bricks.graph.tensor import TensorType
+    from bricks.graph.model import Graph
+    from bricks.graph.types import TensorType, ValueType
 
 # Functions of the C library, which branch on signs and sizes: on numbers around 1, the error
 # function takes several times as long as on numbers around 0.1.

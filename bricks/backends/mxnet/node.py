@@ -17,7 +17,7 @@ from bricks.errors import BackendError
 from bricks.graph.topology import label
 
 if TYPE_CHECKING:
-    from bricks.graph.tensor import TensorType
+    from bricks.graph.types import TensorType
 
 Symbol = Any  # an mx.sym.Symbol: the package publishes no types
 

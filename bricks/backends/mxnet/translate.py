@@ -24,13 +24,13 @@ from bricks.backends.mxnet.node import OPERATORS, SourceNode, Symbol
 from bricks.backends.node_groups import Group, connected, convex
 from bricks.errors import BackendError, BricksError, first_line
 from bricks.graph.payload import is_referenced
-from bricks.graph.tensor import TensorType
 from bricks.graph.topology import default_domain, label, used_values
+from bricks.graph.types import TensorType
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from bricks.graph.graph import Graph
+    from bricks.graph.model import Graph
 
 # The name under which MXNet keeps its fusions for processors (operators of oneDNN).
 _FUSIONS = "MKLDNN"

@@ -38,12 +38,12 @@ from bricks.errors import BackendError
 from bricks.graph.decoder import IDS, MASK, POSITIONS, Decoder
 from bricks.graph.payload import WeightReference, is_referenced, set_reference, store_inline
 from bricks.graph.synthesis import numpy_dtype
-from bricks.graph.tensor import ELEMENT_BITS, TensorType
+from bricks.graph.types import ELEMENT_BITS, TensorType
 from bricks.units.sample import Sample
 
 if TYPE_CHECKING:
     from bricks.backends.onnxruntime.synthetic_data import Inputs
-    from bricks.graph.containers import ValueType
+    from bricks.graph.types import ValueType
 
 # The runtime's message about an output that is bound to memory of another shape.
 _MISINFERRED = "but the computed output shape"

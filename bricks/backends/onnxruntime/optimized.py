@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import onnxruntime as ort
 
     from bricks.backends.onnxruntime.synthetic_data import SurrogateWeights
-    from bricks.graph.containers import ValueType
+    from bricks.graph.types import ValueType
 
 # Smaller constants stay inside the optimised model with values: they may be steering values.
 INLINE_BYTES = 1024

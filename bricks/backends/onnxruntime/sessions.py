@@ -25,7 +25,7 @@ import onnxruntime as ort
 from bricks.backends.onnxruntime.values import DTYPES, PROVIDERS, to_value, translated
 from bricks.errors import BackendError
 from bricks.graph.synthesis import numpy_dtype
-from bricks.graph.tensor import ELEMENT_BITS, TensorType
+from bricks.graph.types import ELEMENT_BITS, TensorType
 from bricks.graph.view import without_values
 
 if TYPE_CHECKING:

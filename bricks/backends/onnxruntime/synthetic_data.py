@@ -26,17 +26,16 @@ import onnx
 from bricks.backends.input_values import filled
 from bricks.backends.onnxruntime.sessions import at
 from bricks.backends.synthetic_data import data_key, synthetic_data
-from bricks.graph.containers import ValueType
-from bricks.graph.denormals import can_be_denormal, with_denormals, with_zeros
-from bricks.graph.feeds import InputMaker
+from bricks.graph.input_values import InputMaker
 from bricks.graph.model_metadata import noted_weights
 from bricks.graph.payload import WeightReference, is_referenced, set_reference, value_dtype
-from bricks.graph.tensor import ELEMENT_BITS, TensorType
+from bricks.graph.types import ELEMENT_BITS, TensorType, ValueType
 from bricks.graph.view import graph_of, without_values
+from bricks.graph.weights import can_be_denormal, with_denormals, with_zeros
 from bricks.operators.integer_ranges import integer_ranges
 
 if TYPE_CHECKING:
-    from bricks.graph.graph import Graph
+    from bricks.graph.model import Graph
     from bricks.graph.sketch import Sketch
     from bricks.graph.synthesis import Pool, Range
 

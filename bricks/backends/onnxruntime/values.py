@@ -20,10 +20,9 @@ import onnxruntime as ort
 from onnx import helper
 
 from bricks.errors import BackendError, first_line
-from bricks.graph.containers import ContainerType, ValueType
 from bricks.graph.onnx_types import type_proto
 from bricks.graph.payload import numpy_dtype, packed, unpacked, value_dtype
-from bricks.graph.tensor import ELEMENT_BITS, TensorType
+from bricks.graph.types import ELEMENT_BITS, ContainerType, TensorType, ValueType
 
 PROVIDERS = ["CPUExecutionProvider"]
 

@@ -24,7 +24,7 @@ from bricks.backends.base import RotatingInputs
 from bricks.backends.input_values import Rotation, Turns
 from bricks.errors import BackendError, BricksError, first_line
 from bricks.graph.payload import WeightReference, is_referenced, numpy_dtype, set_reference
-from bricks.graph.tensor import ELEMENT_BITS, TensorType
+from bricks.graph.types import ELEMENT_BITS, TensorType
 from bricks.units.sample import Sample
 
 if TYPE_CHECKING:

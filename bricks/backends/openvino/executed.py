@@ -42,8 +42,8 @@ from bricks.backends.openvino.precision import (
 from bricks.backends.openvino.rule import RULE
 from bricks.decompose.identity import Cutter
 from bricks.decompose.lowering import Contents, Lowering
-from bricks.graph.tensor import TensorType
 from bricks.graph.topology import label
+from bricks.graph.types import TensorType
 from bricks.graph.view import graph_of, parse_model
 from bricks.operators.integer_ranges import steering_values
 
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     from bricks.backends.node_groups import Group
     from bricks.backends.openvino.models import OpenvinoModels
-    from bricks.graph.graph import Graph
+    from bricks.graph.model import Graph
 
 # Bricks are compiled together until their weights take so many bytes.
 _COMPILED_AT_ONCE_BYTES = 1 << 28

@@ -15,13 +15,13 @@ import onnx
 
 from bricks.backends.openvino.boundary import ADAPTER
 from bricks.backends.openvino.compiled import translated
-from bricks.graph.tensor import TensorType
 from bricks.graph.topology import captured, renamed
+from bricks.graph.types import TensorType
 
 if TYPE_CHECKING:
     import openvino as ov
 
-    from bricks.graph.graph import Graph
+    from bricks.graph.model import Graph
 
 _POSITION = re.compile(r"n(\d+)(?:\D.*)?")
 

@@ -23,12 +23,12 @@ from onnx.reference import ReferenceEvaluator
 from bricks.errors import BackendError
 from bricks.graph.onnx_types import type_proto
 from bricks.graph.payload import is_referenced
-from bricks.graph.tensor import TensorType
 from bricks.graph.topology import captured, default_domain, label, subgraphs, used_values
-from bricks.operators.steering import SMALL, steered_values, steering_inputs, value_counts
+from bricks.graph.types import TensorType
+from bricks.operators.dependence import SMALL, steered_values, steering_inputs, value_counts
 
 if TYPE_CHECKING:
-    from bricks.graph.graph import Graph
+    from bricks.graph.model import Graph
 
 _logger = logging.getLogger(__name__)
 

@@ -33,7 +33,7 @@ from bricks.graph.topology import producers, used_values
 if TYPE_CHECKING:
     import onnx
 
-    from bricks.graph.graph import Graph
+    from bricks.graph.model import Graph
 
 # Kinds of kernels that are views where OpenVINO names no implementation, since none is needed.
 _CONCATENATION = "Concatenation"

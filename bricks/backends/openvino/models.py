@@ -23,15 +23,14 @@ from bricks.backends.synthetic_data import OBSERVED, TensorInputs, TensorRuntime
 from bricks.decompose.identity import is_brick
 from bricks.errors import BackendError
 from bricks.graph.model_metadata import noted_layouts, runtime_value, steering_values_of
-from bricks.graph.source import OpenShapes, typed_graph
-from bricks.graph.tensor import TensorType
-from bricks.graph.view import graph_of
+from bricks.graph.types import TensorType
+from bricks.graph.view import OpenShapes, graph_of, typed_graph
 
 if TYPE_CHECKING:
     import openvino as ov
 
-    from bricks.graph.containers import ValueType
-    from bricks.graph.graph import Graph
+    from bricks.graph.model import Graph
+    from bricks.graph.types import ValueType
 
 
 class OpenvinoModels(TensorRuntime):

@@ -53,9 +53,9 @@ from bricks.backends.torch.run.whole_programs import (
     UserPrograms,
 )
 from bricks.errors import BackendError
+from bricks.graph.call import INFERENCE
 from bricks.graph.form import ModelForm, form_of
 from bricks.graph.program import origin_of
-from bricks.graph.program_phases import INFERENCE
 from bricks.graph.view import graph_of
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
         ItemOrders,
         OptimizerTrajectories,
     )
-    from bricks.graph.containers import ValueType
+    from bricks.graph.types import ValueType
 
 
 class TorchBackend(

@@ -16,15 +16,15 @@ from bricks.errors import BackendError
 from bricks.graph.form import DOMAIN
 from bricks.graph.model_metadata import sketches_of
 from bricks.graph.program import TORCH_DTYPES, Port, call_of, contiguous, is_call
-from bricks.graph.tensor import ELEMENT_BITS, TensorType
+from bricks.graph.types import ELEMENT_BITS, TensorType
 from bricks.graph.view import graph_of, without_values
 from bricks.operators.dependence import decisive_values
 
 if TYPE_CHECKING:
     import onnx
 
-    from bricks.graph.containers import ValueType
     from bricks.graph.sketch import Sketch
+    from bricks.graph.types import ValueType
 
 Shapes = Sequence[tuple[int, ...]]
 # From positional arguments (tensors as their shapes) to the bound of each integer tensor among

@@ -28,9 +28,9 @@ from bricks.backends.torch.cuda_calls.listing import IssuedCall, Operand, settle
 from bricks.backends.torch.cuda_calls.strides import dense_like
 from bricks.backends.torch.cuda_calls.tape import Tape
 from bricks.errors import ModelError
+from bricks.graph.call import BUFFERS, FORWARD, INFERENCE, INPUTS, PARAMETERS
 from bricks.graph.form import DOMAIN
 from bricks.graph.program import COLLECTIVES, Origin, State
-from bricks.graph.program_phases import BUFFERS, FORWARD, INFERENCE, INPUTS, PARAMETERS
 
 if TYPE_CHECKING:
     from bricks.architectures.architecture import Architecture

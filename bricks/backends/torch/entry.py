@@ -28,7 +28,7 @@ import torch
 from bricks.backends.torch.device import PROCESSOR, Device
 from bricks.backends.users_python import OWN, VARIABLE
 from bricks.errors import BackendError, first_line
-from bricks.graph.program_phases import BACKWARD, FORWARD, INFERENCE, OPTIMIZER, TRAINING
+from bricks.graph.call import BACKWARD, FORWARD, INFERENCE, OPTIMIZER, TRAINING
 from bricks.system.accelerator import CPU, CUDA
 from bricks.system.environments import ready
 

@@ -20,8 +20,8 @@ from onnx import helper, numpy_helper
 from bricks.backends.torch.counterparts import OPERATORS, TorchNode, Value
 from bricks.backends.torch.counterparts.node import no_counterpart
 from bricks.errors import BackendError, first_line
+from bricks.graph.input_values import ReferenceValues
 from bricks.graph.payload import is_referenced
-from bricks.graph.reference_values import ReferenceValues
 from bricks.graph.topology import default_domain
 from bricks.graph.view import parse_model
 
@@ -29,7 +29,7 @@ from bricks.graph.view import parse_model
 def onnx_program(model: str, data: str) -> dict[str, Any]:
     """Return the program of an ONNX file ``model``, with inputs and weights of the file ``data``.
 
-    ``data`` is a :class:`~bricks.graph.reference_values.ReferenceValues`. Raises
+    ``data`` is a :class:`~bricks.graph.input_values.ReferenceValues`. Raises
     :class:`BackendError` for the first operator without a counterpart.
     """
     proto = parse_model(Path(model).read_bytes())

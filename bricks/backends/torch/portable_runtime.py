@@ -38,8 +38,7 @@ from bricks.backends.torch.run.tiny_programs import (
     tiny_program,
 )
 from bricks.errors import BackendError
-from bricks.graph.evictions import evicted_share, writes
-from bricks.graph.program_phases import INFERENCE
+from bricks.graph.call import INFERENCE, evicted_share, writes
 from bricks.system.accelerator import CPU, CUDA, Accelerator
 from bricks.system.fingerprint import physical_cores
 from bricks.units.sample import Sample

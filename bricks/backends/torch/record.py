@@ -39,9 +39,9 @@ from bricks.backends.torch.recorded_values import (
     sizes_bytes,
 )
 from bricks.errors import BackendError
+from bricks.graph.call import FORWARD, INPUTS
 from bricks.graph.model_metadata import note_sketches
 from bricks.graph.program import FREED, PHASE, Call, ModuleTensors, Origin, State
-from bricks.graph.program_phases import FORWARD, INPUTS
 from bricks.system.accelerator import CPU, CUDA, DEVICES
 
 # Calls of these namespaces compute nothing.

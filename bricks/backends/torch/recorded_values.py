@@ -31,10 +31,10 @@ from bricks.backends.torch.calls import storage_key
 from bricks.backends.torch.cut import bounds_of, tensor_types
 from bricks.backends.torch.synthetic_tensors import fill, numbers_of
 from bricks.errors import BackendError
+from bricks.graph.call import BUFFERS, INPUTS, OPTIMIZER, PARAMETERS
 from bricks.graph.program import PHASE, TORCH_DTYPES, Call, ModuleTensors
-from bricks.graph.program_phases import BUFFERS, INPUTS, OPTIMIZER, PARAMETERS
 from bricks.graph.sketch import Sketch
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
 from bricks.graph.view import graph_of
 from bricks.operators.dependence import dependent_arguments
 from bricks.operators.registry import operator_of

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING
 
-from bricks.compose.device.basis import PredictedKernels
+from bricks.compose.basis import PredictedKernels
 from bricks.graph.program import COLLECTIVES
 from bricks.network.collective import ALL_GATHER, ALL_REDUCE, Collective, bytes_sent
 from bricks.predict.kernels.call_tensors import tensor_call

@@ -15,8 +15,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
 
 from bricks.compose.composer import compose
-from bricks.compose.lanes import LaneSpan, Task, Timeline
-from bricks.compose.occurrences import DEVICE, HOST
+from bricks.compose.lanes import DEVICE, HOST, LaneSpan, Task, Timeline
 from bricks.units.interval import Interval
 
 if TYPE_CHECKING:

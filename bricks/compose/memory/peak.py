@@ -86,8 +86,7 @@ def peak_memory(
 def _planned(plan: Plan, bricks: Mapping[str, Brick], runtime: Runtime) -> PeakMemory:
     """The peak of a session, whose runtime plans offsets and keeps weights in its own form."""
     from bricks.compose.memory.activations import Activations, input_bytes
-    from bricks.compose.memory.weights import weight_memory
-    from bricks.compose.memory.workspace import workspace
+    from bricks.compose.memory.weights import weight_memory, workspace
 
     weights = weight_memory(plan, bricks)
     unknown = _unknown_sizes(plan, weights)

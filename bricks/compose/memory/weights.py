@@ -12,13 +12,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bricks.compose.memory.workspace import node_of
-from bricks.graph.tensor import TensorType
-from bricks.operators.operator import WeightForm
+import onnx
+
+from bricks.graph.payload import type_of
+from bricks.graph.types import TensorType
+from bricks.operators.node import Node
+from bricks.operators.operator import WeightForm, no_workspace
 from bricks.operators.registry import operator_called
 
 if TYPE_CHECKING:
     from bricks.decompose.plan import Brick, Plan
+    from bricks.graph.types import ValueType
 
 # Columns of a packed matrix are rounded up to this number.
 _PACKED_COLUMNS = 16
@@ -133,3 +137,33 @@ def _weights_of(brick: Brick) -> Iterator[_Weight | None]:
             yield _Weight(size, 4 * rows * padded, form)
         else:
             yield _Weight(size, size)
+
+
+def workspace(brick: Brick, threads: int) -> tuple[int, ...] | None:
+    """Return the sizes in bytes of the buffers of ``brick``'s kernel; None if unknown."""
+    rules = [operator_called(name).workspace for name in brick.operators]
+    if all(rule is no_workspace for rule in rules):
+        return () if rules else None
+    rule = rules[0] if len(rules) == 1 else None
+    node = None if rule is None else node_of(brick)
+    if rule is None or node is None:
+        return None
+    try:
+        return tuple(size for size in rule(node, threads) if size)
+    except (LookupError, ValueError):  # ports or types for which no rule was found
+        return None
+
+
+def node_of(brick: Brick) -> Node | None:
+    """Return the node of ``brick``; None if it has several nodes, or bytes that are no model."""
+    try:
+        model = onnx.ModelProto.FromString(brick.model)
+    except Exception:  # protobuf's error classes differ between its implementations
+        return None
+    if len(model.graph.node) != 1:
+        return None
+    (proto,) = model.graph.node
+    types: dict[str, ValueType] = {t.name: type_of(t) for t in model.graph.initializer}
+    types |= {**brick.inputs, **brick.weights, **brick.outputs}
+    version = next((o.version for o in model.opset_import if o.domain == proto.domain), 0)
+    return Node(proto, types, version=version)

@@ -1,7 +1,7 @@
 """Simulates a server by discrete events: arrivals, a queue, and instances that run requests.
 
 A policy decides what an instance runs next: batches (:mod:`~bricks.compose.queueing.batching`) or
-sequences that join and leave between steps (:mod:`~bricks.compose.queueing.continuous`). The queue
+sequences that join and leave between steps (:mod:`~bricks.compose.queueing.batching`). The queue
 is first in, first out, so the simulation goes from run to run instead of from event to event;
 ``tests/studies/serving`` compares it with SimPy. Must not know models or results.
 """
@@ -9,15 +9,21 @@ is first in, first out, so the simulation goes from run to run instead of from e
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+import math
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
-from bricks.compose.queueing.arrivals import Queue
 from bricks.compose.queueing.idle import NO_IDLE_PENALTY, IdleModel
 from bricks.system.limits import Quota, ThrottledClock
+from bricks.units.draws import Drawn, interval_of
+
+if TYPE_CHECKING:
+    from bricks.units.interval import Interval
 
 # Seconds that the network adds to each of a number of answers: shape (answers,).
 TransportSeconds = Callable[[int], np.ndarray]
@@ -199,3 +205,110 @@ def _serve(
         log.occupied_s.append(run_s)
         heapq.heapreplace(free, (begin_s + run_s, idle_model.after_work(depth, run_s), number))
     return last_s
+
+
+def poisson_s(qps: float, count: int, seed: int) -> list[float]:
+    """``count`` arrival times of a Poisson process of ``qps`` requests a second, in seconds."""
+    gaps = np.random.default_rng(seed).exponential(1.0, count)
+    arrivals: list[float] = (np.cumsum(gaps) / qps).tolist()
+    return arrivals
+
+
+class Queue:
+    """Numbers of requests in the order of their arrival; ``arrivals_s`` are the arrival times.
+
+    A request that arrives while ``bound`` others wait is dropped. The queue is false once no
+    request waits or is still to arrive.
+    """
+
+    __slots__ = ("_at", "_bound", "_waiting", "arrivals_s")
+
+    def __init__(self, arrivals_s: Sequence[float], bound: int | None = None) -> None:
+        self.arrivals_s = arrivals_s
+        self._bound = len(arrivals_s) if bound is None else bound
+        self._waiting: deque[int] = deque()
+        self._at = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting) or self._at < len(self.arrivals_s)
+
+    def __len__(self) -> int:
+        """The number of waiting requests."""
+        return len(self._waiting)
+
+    def first_s(self) -> float:
+        """The arrival time of the first waiting request; without any, of the next request."""
+        if not self._waiting:
+            self._waiting.append(self._at)
+            self._at += 1
+        return self.arrivals_s[self._waiting[0]]
+
+    def enqueue_until(self, now_s: float) -> None:
+        """Enqueue the requests that arrive until ``now_s``."""
+        arrivals_s, at = self.arrivals_s, self._at
+        while at < len(arrivals_s) and arrivals_s[at] <= now_s:
+            if len(self._waiting) < self._bound:
+                self._waiting.append(at)
+            at += 1
+        self._at = at
+
+    def fill(self, most: int, until_s: float) -> float:
+        """Enqueue requests until ``most`` wait, or until ``until_s``; return the time."""
+        arrivals_s = self.arrivals_s
+        enqueued_s = until_s
+        while len(self._waiting) < most:
+            if self._at == len(arrivals_s) or arrivals_s[self._at] > until_s:
+                return until_s
+            enqueued_s = arrivals_s[self._at]
+            self._waiting.append(self._at)
+            self._at += 1
+        return enqueued_s
+
+    def take(self, most: int) -> list[int]:
+        """Remove the first ``most`` waiting requests, or all if there are fewer."""
+        return [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
+
+
+# The share of requests that warm up the simulation: the server begins without a queue.
+WARM_UP = 0.05
+
+T = TypeVar("T")
+
+
+def without_warm_up(values: np.ndarray) -> np.ndarray:
+    """``values``, in the order of arrival, without those of the warm-up."""
+    return values[int(WARM_UP * len(values)) :]
+
+
+def metric(runs: Drawn[T], of: Callable[[T], float], *, unbounded: bool = False) -> Interval:
+    """The metric ``of`` all runs as an interval, whose high end is infinite if ``unbounded``."""
+    interval = interval_of(runs.map(of))
+    return replace(interval, high=math.inf) if unbounded else interval
+
+
+def percentiles(
+    values: Drawn[np.ndarray], percents: Mapping[str, float], *, unbounded: bool
+) -> dict[str, Interval]:
+    """Percentiles of the values of each run, by the names in ``percents``."""
+    return {
+        name: metric(values, partial(_percentile, percent=percent), unbounded=unbounded)
+        for name, percent in percents.items()
+    }
+
+
+def _percentile(values: np.ndarray, percent: float) -> float:
+    return float(np.percentile(values, percent))
+
+
+def rate(count: float, seconds: float) -> float:
+    """``count`` in ``seconds``, per second; infinite where an interval's low end is no time."""
+    return count / seconds if seconds > 0 else math.inf
+
+
+def trimmed_mean(values: np.ndarray | Sequence[float], share: float = 0.1) -> float:
+    """The mean without a ``share`` of the values at each end; NaN without values."""
+    if not len(values):
+        return math.nan
+    cut = int(share * len(values))
+    kept = np.partition(values, (cut, len(values) - cut - 1))[cut : len(values) - cut]
+    return float(kept.mean())

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 from bricks.decompose.lowering import AS_WRITTEN, UNKNOWN, Contents, Lowering
 from bricks.decompose.plan import Plan
 from bricks.errors import ModelError
-from bricks.graph.containers import ValueType
-from bricks.graph.tensor import ELEMENT_BITS
 from bricks.graph.topology import all_nodes
+from bricks.graph.types import ELEMENT_BITS, ValueType
 from bricks.graph.view import graph_of, without_values
 from bricks.measure.conditions import GRAPH_TIMEOUT_S
 from bricks.measure.protocol.request import Request

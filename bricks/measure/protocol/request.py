@@ -27,7 +27,7 @@ from typing import (
     runtime_checkable,
 )
 
-from bricks.graph.containers import ValueType, type_from_json
+from bricks.graph.types import ValueType, type_from_json
 from bricks.units.facts import WritesJson
 
 Answer = TypeVar("Answer")

@@ -12,7 +12,7 @@ import onnx
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 from bricks.errors import BackendError
-from bricks.graph.graph import Graph
+from bricks.graph.model import Graph
 from bricks.graph.payload import is_referenced
 from bricks.graph.topology import all_nodes, inner_nodes, label, used_values
 

@@ -21,8 +21,8 @@ from bricks.backends.programs import DoublePrecision, DoubleStep, Recorder
 from bricks.decompose.plan import Plan
 from bricks.errors import BackendError, BricksError, WorkerError
 from bricks.graph.form import ModelForm, form_of
+from bricks.graph.input_values import ReferenceValues
 from bricks.graph.model import Model
-from bricks.graph.reference_values import ReferenceValues
 from bricks.graph.topology import label
 from bricks.graph.view import graph_of, parse_model
 from bricks.measure.protocol.models import (

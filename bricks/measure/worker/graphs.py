@@ -25,26 +25,23 @@ from bricks.backends.quantising import QuantisationMethod, Quantiser
 from bricks.backends.synthetic_data import synthetic_data
 from bricks.decompose.lowering import UNKNOWN, Contents, Lowering
 from bricks.errors import BackendError
-from bricks.graph.denormals import stored_sketch
 from bricks.graph.distributions import quantiles_of
-from bricks.graph.graph import Graph
-from bricks.graph.loops import (
+from bricks.graph.model import Graph, Model
+from bricks.graph.model_metadata import noted_sketches, noted_weights
+from bricks.graph.payload import value_dtype
+from bricks.graph.sketch import COLUMNS, DENORMALS, SIGNS, Sketch
+from bricks.graph.subgraphs import (
     conditional_loops,
     counter_name,
     first_output,
     with_iteration_counters,
 )
-from bricks.graph.model import Model
-from bricks.graph.model_metadata import noted_sketches, noted_weights
-from bricks.graph.payload import value_dtype
-from bricks.graph.sketch import COLUMNS, DENORMALS, SIGNS, Sketch
-from bricks.graph.source import OpenShapes, source_graph
 from bricks.graph.suppression import OPERATOR as SUPPRESSION
 from bricks.graph.suppression import suppression_sketch
 from bricks.graph.synthesis import Pool, Range
-from bricks.graph.tensor import ELEMENT_BITS, TensorType
-from bricks.graph.view import graph_of, parse_model, without_values
-from bricks.graph.weights import with_own_weights, with_values
+from bricks.graph.types import ELEMENT_BITS, TensorType
+from bricks.graph.view import OpenShapes, graph_of, parse_model, source_graph, without_values
+from bricks.graph.weights import stored_sketch, with_own_weights, with_values
 from bricks.measure.protocol.models import (
     QuantiseModel,
     ReadExecuted,
@@ -56,8 +53,7 @@ from bricks.measure.protocol.models import (
 from bricks.measure.worker.input_turns import turns_of
 from bricks.measure.worker.runtime import WorkerRuntime, memory_limited_for, release_freed_memory
 from bricks.operators.dependence import data_decides, dependent_inputs
-from bricks.operators.integer_ranges import integer_ranges
-from bricks.operators.rotated_inputs import rotated_inputs
+from bricks.operators.integer_ranges import integer_ranges, rotated_inputs
 
 
 class GraphRequests:

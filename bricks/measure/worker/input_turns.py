@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from bricks.backends.base import Backend, ValueObserver
 from bricks.backends.input_values import Turns, sets_in_turn
 from bricks.decompose.identity import is_brick
-from bricks.graph.loops import conditional_loops, first_output, with_iteration_counters
+from bricks.graph.subgraphs import conditional_loops, first_output, with_iteration_counters
 from bricks.graph.view import graph_of
-from bricks.operators.rotated_inputs import RotatedInputs
+from bricks.operators.integer_ranges import RotatedInputs
 
 if TYPE_CHECKING:
     import onnx

@@ -17,7 +17,7 @@ import onnx
 from bricks.backends.base import Backend, BindableModel, Binding, BoundModel, RotatingInputs
 from bricks.backends.input_values import Turns
 from bricks.backends.instruments import Preparation
-from bricks.graph.loops import with_noted_iterations
+from bricks.graph.subgraphs import with_noted_iterations
 from bricks.graph.topology import all_nodes
 from bricks.graph.view import parse_model
 from bricks.graph.weights import with_own_weights
@@ -26,7 +26,7 @@ from bricks.measure.worker.input_turns import turns_of
 from bricks.measure.worker.instruments import WorkerInstruments
 from bricks.measure.worker.runtime import ALIGNMENT_BYTES, WorkerRuntime, aligned
 from bricks.operators.dependence import data_decides
-from bricks.operators.rotated_inputs import rotated_inputs
+from bricks.operators.integer_ranges import rotated_inputs
 from bricks.units.sample import Sample
 
 

@@ -19,9 +19,8 @@ import numpy as np
 import onnx
 
 from bricks.errors import BackendError, BricksError, first_line
-from bricks.graph.feeds import feeds
+from bricks.graph.input_values import ReferenceValues, feeds
 from bricks.graph.model import Model
-from bricks.graph.reference_values import ReferenceValues
 from bricks.graph.synthesis import Pool
 from bricks.graph.topology import label, used_values
 from bricks.graph.view import graph_of, parse_model, without_values

@@ -30,12 +30,11 @@ from bricks.decompose.occurrence import Occurrence
 from bricks.decompose.overlap import windows
 from bricks.decompose.plan import Plan
 from bricks.errors import BackendError
-from bricks.graph.graph import Graph
-from bricks.graph.model import Model
+from bricks.graph.model import Graph, Model
 from bricks.graph.model_metadata import noted_sketches
 from bricks.graph.payload import is_referenced, read_inline, type_of, unpacked
-from bricks.graph.tensor import ELEMENT_BITS
 from bricks.graph.topology import subgraphs
+from bricks.graph.types import ELEMENT_BITS
 from bricks.graph.view import graph_of, parse_model, upstream, without_shapes, without_values
 from bricks.measure.worker.double_model import random_values, read_by_random
 from bricks.measure.worker.graphs import source_of

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import onnx
 
-from bricks.graph.program import Call, call_of, contiguous, is_call
-from bricks.graph.program_traffic import touched_bytes
-from bricks.graph.tensor import ELEMENT_BITS, TensorType
-from bricks.predict.brick_node import node_types
+from bricks.graph.program import Call, call_of, contiguous, is_call, touched_bytes
+from bricks.graph.types import ELEMENT_BITS, TensorType
+from bricks.predict.operator_features import node_types
 
 if TYPE_CHECKING:
     from bricks.decompose.plan import Brick
-    from bricks.graph.containers import ValueType
+    from bricks.graph.types import ValueType
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bricks.predict.factors import fitted_factors, summed_s
-from bricks.predict.kernels.tiles import products_s
+from bricks.predict.roofline import fitted_factors, summed_s
 
 if TYPE_CHECKING:
-    from bricks.predict.kernels.work import KernelFeatures
+    from bricks.predict.kernels.work import CallWork, KernelFeatures
     from bricks.system.cards import Card
 
 Array = np.ndarray
@@ -89,3 +88,70 @@ def card_parts(calls: Sequence[StatedCall], card: Card) -> Array:
     moved = np.array([(work.read_bytes, work.written_bytes) for work in works]).reshape(-1, 2)
     floors = _FLOOR_S * np.array([work.kernels for work in works], float)
     return np.column_stack([floors, products_s(works, card), moved / bandwidth])
+
+
+# Rows and columns of tiles, and into how many parts the terms are cut.
+_TILES = (
+    (256, 128), (128, 256), (128, 128), (256, 64), (64, 256), (128, 64), (64, 128), (64, 64),
+    (32, 32),
+)  # fmt: skip
+_SPLITS = (1, 2, 4, 8, 16, 32, 64, 128)
+# Bytes of an element in each precision; sums are in 4.
+_ITEM_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
+_SUM_BYTES = 4
+# Bytes that the L2 gives a multiprocessor in a cycle: 5120 for 108 of them (A100 whitepaper).
+_L2_BYTES = 5120 / 108
+_SPLIT_S = 1e-6
+# Cycles of a term that small tiles do not hide: a load from shared memory without tensor cores; a
+# sixteenth of an instruction of tensor cores (Luo et al., 2024, tables of latencies).
+_TERM_CYCLES, _TENSOR_CYCLES = {"fp32": 30}, 2
+
+
+def products_s(works: Sequence[CallWork], card: Card) -> Array:
+    """Seconds of the products of each call at the peaks of ``card``."""
+    at = [place for place, work in enumerate(works) for _ in work.products]
+    if not at:
+        return np.zeros(len(works))
+    products = [product for work in works for product in work.products]
+    sizes = np.array([(p.batch, p.m, p.n, p.k) for p in products], float)
+    rates = np.array([_rates(works[place], card) for place in at])
+    whole_s = np.array([p.flops for p in products]) / rates[:, 0] / _count(card)
+    tiled_s = _fastest_s(sizes, rates, card) * [p.times for p in products]
+    each = np.where([p.tiled for p in products], tiled_s, whole_s)
+    return np.bincount(at, each, len(works))
+
+
+def _count(card: Card) -> int:
+    return card.accelerator.multiprocessors
+
+
+def _rates(work: CallWork, card: Card) -> tuple[float, float, float]:
+    """Operations a second of a multiprocessor, elements that it loads in one, and least seconds.
+
+    The last is what a term takes in the smallest tile.
+    """
+    peaks = card.flops_per_s
+    clock_hz = card.accelerator.clock_hz or 1e9
+    of_one = peaks.get(work.precision, peaks["fp32"]) / _count(card)
+    cycles = _TERM_CYCLES.get(work.precision, _TENSOR_CYCLES)
+    return of_one, _L2_BYTES * clock_hz / _ITEM_BYTES[work.precision], cycles / clock_hz
+
+
+def _fastest_s(rows: Array, rates: Array, card: Card) -> Array:
+    """Seconds with the tile and the number of parts that take least."""
+    batch, m, n, k = rows.T
+    flops_per_s, loads_per_s, least_s = rates.T
+    best = np.full(len(rows), np.inf)
+    for high, wide in _TILES:
+        tiles = batch * np.ceil(m / high) * np.ceil(n / wide)
+        loads = np.minimum(m, high) + np.minimum(n, wide)
+        term_s = np.maximum(2 * high * wide / flops_per_s, loads / loads_per_s)
+        term_s = np.maximum(term_s, least_s)
+        for parts in _SPLITS:
+            waves = np.ceil(tiles * parts / _count(card))
+            own = waves * np.ceil(k / parts) * term_s
+            if parts > 1:
+                moved = 2 * parts * batch * m * n * _SUM_BYTES
+                own = own + _SPLIT_S + moved / card.bandwidth_bytes_per_s
+            best = np.minimum(best, own)
+    return best

@@ -11,10 +11,17 @@ from typing import TYPE_CHECKING
 
 from bricks.operators.registry import is_known
 from bricks.predict.kernels.call_tensors import TensorCall, tensor_call
-from bricks.predict.kernels.composites import PARTS
-from bricks.predict.kernels.convolutions import convolution, convolution_gradients
-from bricks.predict.kernels.products import attention, attention_gradients, product
-from bricks.predict.kernels.streams import (
+from bricks.predict.kernels.products import (
+    PARTS,
+    attention,
+    attention_gradients,
+    convolution,
+    convolution_gradients,
+    product,
+)
+from bricks.predict.kernels.work import (
+    CallWork,
+    KernelFeatures,
     foreach,
     gather,
     normalisation,
@@ -23,7 +30,6 @@ from bricks.predict.kernels.streams import (
     resampling,
     scatter,
 )
-from bricks.predict.kernels.work import CallWork, KernelFeatures
 
 if TYPE_CHECKING:
     from bricks.decompose.plan import Brick

@@ -9,11 +9,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from bricks.compose.queueing.arrivals import poisson_s
-from bricks.compose.queueing.continuous import ContinuousPolicy, TextLengths
-from bricks.compose.queueing.metrics import metric, percentiles, rate, without_warm_up
+from bricks.compose.queueing.batching import ContinuousPolicy, TextLengths
 from bricks.compose.queueing.run import RunSampler
-from bricks.compose.queueing.simulation import ServerRun, simulate
+from bricks.compose.queueing.simulation import (
+    ServerRun,
+    metric,
+    percentiles,
+    poisson_s,
+    rate,
+    simulate,
+    without_warm_up,
+)
 from bricks.studies.generation.result import PERCENTILES, GenerationLoad
 from bricks.units.draws import IN_COMMON, Draw, Drawn, interval_of
 

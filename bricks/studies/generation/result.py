@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bricks.compose.device.collectives import collective_facts
-from bricks.compose.queueing.metrics import rate
+from bricks.compose.queueing.simulation import rate
 from bricks.units.facts import facts, with_ends
 
 if TYPE_CHECKING:

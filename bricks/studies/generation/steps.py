@@ -23,12 +23,11 @@ from bricks.architectures.published import PUBLISHED, architecture, nearest_name
 from bricks.backends.base import capability
 from bricks.backends.programs import DecoderWriter
 from bricks.compose.device.collectives import StepCollectives, collective_facts
-from bricks.compose.device.times import device_facts
-from bricks.compose.estimate import provenance_facts
+from bricks.compose.estimate import device_facts, provenance_facts
 from bricks.errors import ModelError, UsageError
 from bricks.graph.decoder import Decoder, decoder_of
 from bricks.graph.model import Model
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
 from bricks.graph.view import graph_of
 from bricks.reading.digest import digest
 from bricks.sources import Function, exactly_one, find_files, is_program

@@ -18,8 +18,8 @@ from bricks.architectures.architecture import divides
 from bricks.compose.device.collectives import step_collectives, with_collectives
 from bricks.compose.memory.peak import PeakMemory, UnknownMemory
 from bricks.compose.queueing.batching import batch_sizes
-from bricks.compose.queueing.metrics import rate
 from bricks.compose.queueing.run import run_latency
+from bricks.compose.queueing.simulation import rate
 from bricks.errors import BricksError, UsageError
 from bricks.measure.conditions import PRECISION, StopRule
 from bricks.network.times import (

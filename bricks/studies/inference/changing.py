@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from bricks.compose.estimate import Estimate
 from bricks.graph.view import parse_model
-from bricks.operators.rotated_inputs import rotated_inputs
+from bricks.operators.integer_ranges import rotated_inputs
 from bricks.session import predicting
 from bricks.units.interval import Interval
 

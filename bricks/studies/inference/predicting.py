@@ -170,7 +170,7 @@ def _single_runs(basis: Basis, estimate: Estimate | IncompleteEstimate) -> Singl
         return None
     import numpy as np
 
-    from bricks.compose.queueing.spread import run_factors
+    from bricks.compose.queueing.run import run_factors
 
     factors = run_factors(basis, estimate)
     # A run is at any time: all its bricks are slower or faster together.

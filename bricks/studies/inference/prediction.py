@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from bricks.compose.device.times import device_facts
 from bricks.compose.estimate import (
     Estimate,
     Gap,
     IncompleteEstimate,
     PhaseShare,
     Share,
+    device_facts,
     provenance_facts,
 )
 from bricks.samples.whole_models import SizeTimes

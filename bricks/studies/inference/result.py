@@ -14,7 +14,7 @@ from bricks.samples.statistics import median
 from bricks.studies.study import Checked
 
 if TYPE_CHECKING:
-    from bricks.compose.parts import Results
+    from bricks.compose.basis import Results
     from bricks.decompose.plan import Plan
     from bricks.session.agreement import Agreement
     from bricks.system import Target

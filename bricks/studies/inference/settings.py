@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bricks.errors import UsageError, suggestion
-from bricks.graph.sizes import LARGEST_DIM, parse_shape
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import LARGEST_DIM, TensorType, parse_shape
 
 if TYPE_CHECKING:
     from bricks.graph.model import Model

@@ -9,9 +9,9 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Self
 
+from bricks.compose.basis import Results
 from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.compose.latencies import run_in_conditions
-from bricks.compose.parts import Results
 from bricks.compose.recompose import recompose
 from bricks.errors import BackendError, ModelError, WorkerError
 from bricks.graph.model import Model

@@ -13,9 +13,9 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bricks.graph.call import INFERENCE, TRAINING
 from bricks.graph.form import ModelForm, form_of
 from bricks.graph.program import origin_of
-from bricks.graph.program_phases import INFERENCE, TRAINING
 from bricks.graph.view import parse_model
 from bricks.measure.worker.outputs import outputs_in
 from bricks.samples.evaluation import ComparedOutput, Divergence, Evaluation, compared_output

@@ -19,14 +19,13 @@ import onnx
 from onnx import TensorProto, helper
 
 from bricks.backends import default, offer
-from bricks.decompose.titles import shapes
+from bricks.decompose.plan import shapes
 from bricks.errors import ModelError, UsageError, suggestion
 from bricks.graph.form import ModelForm, operator_title
 from bricks.graph.payload import numpy_dtype
-from bricks.graph.source import source_graph
-from bricks.graph.tensor import ELEMENT_BITS, TensorType
-from bricks.graph.view import parse_model
-from bricks.operators.work import flops
+from bricks.graph.types import ELEMENT_BITS, TensorType
+from bricks.graph.view import parse_model, source_graph
+from bricks.operators.registry import flops
 from bricks.samples.measurement import Measurement
 from bricks.sources import Function, find_files
 from bricks.studies.numerics.results import Work
@@ -34,9 +33,8 @@ from bricks.zoo import entries, is_entry
 
 if TYPE_CHECKING:
     from bricks.decompose.plan import Brick
-    from bricks.graph.containers import ValueType
-    from bricks.graph.graph import Graph
-    from bricks.graph.model import Model
+    from bricks.graph.model import Graph, Model
+    from bricks.graph.types import ValueType
     from bricks.store import Reading
     from bricks.system import Target
 

@@ -21,7 +21,7 @@ from bricks import backends
 from bricks.closing import Closing
 from bricks.errors import BackendError, BricksError, ModelError, WorkerError
 from bricks.graph.form import form_of
-from bricks.graph.reference_values import ReferenceValues
+from bricks.graph.input_values import ReferenceValues
 from bricks.graph.view import parse_model
 from bricks.measure.conditions import GRAPH_TIMEOUT_S
 from bricks.measure.graphs import Graphs

@@ -19,12 +19,12 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from bricks.errors import ModelError
-from bricks.graph.tensor import TensorType
 from bricks.graph.topology import default_domain, label
+from bricks.graph.types import TensorType
 from bricks.graph.view import graph_of
 
 if TYPE_CHECKING:
-    from bricks.graph.graph import Graph
+    from bricks.graph.model import Graph
 
 DOMAIN = "com.microsoft.nchwc"
 

@@ -31,7 +31,7 @@ def _needs_cache(options: ScalingOptions) -> bool:
 
 def _training_steps() -> Sequence[str]:
     """The recorded training steps of the zoo."""
-    from bricks.graph.program_phases import TRAINING
+    from bricks.graph.call import TRAINING
     from bricks.zoo import programs
 
     return [program.name for program in programs() if program.kind == TRAINING]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from bricks.graph.program_phases import BACKWARD, FORWARD, OPTIMIZER
+from bricks.graph.call import BACKWARD, FORWARD, OPTIMIZER
 from bricks.network.times import ALL_GATHER, ALL_REDUCE, BROADCAST, EXTRAPOLATED, Network
 from bricks.studies.scaling.simulation import (
     Action,

@@ -21,13 +21,13 @@ from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
-from bricks.compose.call_overhead import phase_ends_s
 from bricks.compose.estimate import MEASURED, Estimate, Provenance
+from bricks.compose.latencies import phase_ends_s
 from bricks.compose.timeline import OccurrenceRun, timeline
 from bricks.errors import UsageError
+from bricks.graph.call import BACKWARD, OPTIMIZER, TRAINING
 from bricks.graph.program import TORCH_DTYPES, ModuleTensors, module_of
-from bricks.graph.program_phases import BACKWARD, OPTIMIZER, TRAINING
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
 from bricks.graph.view import parse_model
 from bricks.samples.measurement import Failure, Measurement
 from bricks.samples.statistics import pooled_variance

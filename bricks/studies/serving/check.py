@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bricks.closing import Closing
-from bricks.compose.queueing.metrics import trimmed_mean
+from bricks.compose.queueing.simulation import trimmed_mean
 from bricks.measure.load_generator import Queries
 from bricks.measure.served import (
     Batching,

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bricks.compose.queueing.arrivals import poisson_s
-from bricks.compose.queueing.fifo import latencies_s
-from bricks.compose.queueing.metrics import without_warm_up
+from bricks.compose.queueing.batching import latencies_s
+from bricks.compose.queueing.simulation import poisson_s, without_warm_up
 from bricks.compose.slo import MeetsSlo
 from bricks.units.draws import Drawn, interval_of
 

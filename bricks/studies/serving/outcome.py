@@ -11,11 +11,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bricks.compose.queueing.arrivals import poisson_s
 from bricks.compose.queueing.batching import BatchPolicy, BatchSeconds
 from bricks.compose.queueing.idle import NO_IDLE_PENALTY, IdleModel
-from bricks.compose.queueing.metrics import metric, percentiles, trimmed_mean, without_warm_up
-from bricks.compose.queueing.simulation import ServerRun, simulate, simulate_in_turn
+from bricks.compose.queueing.simulation import (
+    ServerRun,
+    metric,
+    percentiles,
+    poisson_s,
+    simulate,
+    simulate_in_turn,
+    trimmed_mean,
+    without_warm_up,
+)
 from bricks.studies.serving.result import PERCENTILES, ScenarioResult
 from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad, Serving
 from bricks.units.draws import VALUE, Draw, Drawn, interval_of

@@ -16,8 +16,8 @@ import numpy as np
 
 from bricks.compose.estimate import provenance_facts
 from bricks.compose.queueing.idle import NO_IDLE_PENALTY, IdleModel, ServerState
-from bricks.compose.queueing.metrics import rate
 from bricks.compose.queueing.run import RunLatency, RunSampler, run_latency
+from bricks.compose.queueing.simulation import rate
 from bricks.errors import UsageError
 from bricks.session.predicting import basis
 from bricks.units.curve import Curve

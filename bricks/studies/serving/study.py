@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from bricks.compose.queueing.batching import batch_sizes
 from bricks.compose.queueing.idle import NO_IDLE_PENALTY, ServerRuns, fit_server_state
-from bricks.compose.queueing.spread import single_runs_s
+from bricks.compose.queueing.run import single_runs_s
 from bricks.errors import BricksError, WorkerError
 from bricks.session.defaults import refuse_crowding as refuse_threads
 from bricks.session.whole_models import served_walk

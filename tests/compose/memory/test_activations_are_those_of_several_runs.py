@@ -9,7 +9,7 @@ from random_plans import random_plans
 from bricks.compose.memory.activations import Activations, input_bytes, sizeless
 from bricks.decompose.occurrence import Occurrence
 from bricks.decompose.plan import Plan
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
 
 MIB = 1 << 20
 LARGE = TensorType("FLOAT", (4 * MIB,))  # 16 MiB

@@ -5,8 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bricks.compose.memory.arena import UNIT_BYTES, Arena, Chunk
-from bricks.compose.memory.pattern import Pattern
+from bricks.compose.memory.activations import UNIT_BYTES, Arena, Chunk, Pattern
 
 MIB = 1 << 20
 

@@ -10,7 +10,7 @@ from bricks import PeakMemory, UnknownMemory
 from bricks.compose.memory.peak import NODE_BYTES, SESSION_BYTES, peak_memory
 from bricks.decompose.identity import Cutter
 from bricks.decompose.plan import Brick, Plan
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
 from bricks.graph.view import graph_of
 from bricks.system import Runtime
 

@@ -10,7 +10,7 @@ from bricks.compose.memory.weights import weight_memory
 from bricks.decompose.identity import Cutter
 from bricks.decompose.occurrence import Occurrence
 from bricks.decompose.plan import Brick, Plan
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
 from bricks.graph.view import graph_of
 
 

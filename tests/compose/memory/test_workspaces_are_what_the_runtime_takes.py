@@ -11,10 +11,10 @@ from factories import one_node, value
 from resident import Case, Observed, apart
 from tiers import one_in
 
-from bricks.compose.memory.workspace import workspace
+from bricks.compose.memory.weights import workspace
 from bricks.decompose.identity import Cutter
 from bricks.decompose.plan import Brick
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
 from bricks.graph.view import graph_of
 
 MIB = 1 << 20

@@ -7,10 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bricks.compose.queueing.arrivals import poisson_s
-from bricks.compose.queueing.batching import BatchPolicy
-from bricks.compose.queueing.fifo import latencies_s
-from bricks.compose.queueing.simulation import simulate
+from bricks.compose.queueing.batching import BatchPolicy, latencies_s
+from bricks.compose.queueing.simulation import poisson_s, simulate
 
 
 @given(

@@ -8,8 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bricks.compose.queueing.batching import BatchPolicy
-from bricks.compose.queueing.continuous import ContinuousPolicy, TextLengths
+from bricks.compose.queueing.batching import BatchPolicy, ContinuousPolicy, TextLengths
 from bricks.compose.queueing.simulation import InstancePolicy, simulate
 
 arrivals = st.lists(st.floats(0, 20), min_size=1, max_size=30).map(sorted)

@@ -11,7 +11,7 @@ from factories import conv_net, save
 from bricks import Bench
 from bricks.compose.basis import Basis
 from bricks.compose.estimate import Estimate
-from bricks.compose.queueing.spread import run_factors, single_runs_s
+from bricks.compose.queueing.run import run_factors, single_runs_s
 from bricks.compose.recompose import recompose
 from bricks.samples.measurement import Measurement, Round
 from bricks.session import predicting

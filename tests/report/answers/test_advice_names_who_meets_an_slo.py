@@ -12,7 +12,7 @@ from store_examples import make_target
 from bricks.analysis.advice import AdvisedSetting, Candidate, Deciding, SloAdvice, best_first
 from bricks.compose.estimate import MEASURED
 from bricks.compose.slo import MeetsSlo
-from bricks.report.answers.advice import advice_text
+from bricks.report.advice import advice_text
 from bricks.studies.serving.hosts import HostRange
 from bricks.units.facts import facts
 from bricks.units.interval import Interval

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bricks.compose.device.times import DeviceTimes
-from bricks.compose.estimate import Estimate
-from bricks.compose.uncertainty import Uncertainty
-from bricks.report.answers.device import limited_up_to
+from bricks.compose.estimate import DeviceTimes, Estimate, Uncertainty
+from bricks.report.words import limited_up_to
 from bricks.studies.inference.prediction import PredictedModel
 from bricks.studies.inference.settings import Setting
 from bricks.units.interval import Interval

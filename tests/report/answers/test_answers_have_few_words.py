@@ -10,14 +10,8 @@ from hypothesis import strategies as st
 from store_examples import make_target
 
 from bricks.compose.estimate import Provenance
-from bricks.report.answers.remarks import MOST, fewest
-from bricks.report.answers.words import (
-    listed,
-    place_text,
-    source_text,
-    uncertainty_text,
-    value_text,
-)
+from bricks.report.tables import MOST, fewest
+from bricks.report.words import listed, place_text, source_text, uncertainty_text, value_text
 from bricks.units.interval import Interval
 
 

@@ -10,7 +10,7 @@ import pytest
 from store_examples import make_target
 
 from bricks.compose.queueing.run import RunLatency
-from bricks.report.answers.generation import llm_answer, token_rate_text
+from bricks.report.generation import llm_answer, token_rate_text
 from bricks.studies.generation.options import Generation
 from bricks.studies.generation.result import (
     GenerationFailure,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bricks.report.agreement import agreement_remarks, unknown_agreements
-from bricks.report.answers.prediction import prediction_answer
+from bricks.report.latency_answers import prediction_answer
 from bricks.report.prediction import best_cells
 from bricks.session.agreement import Agreement, Verdict
 from bricks.studies.inference.prediction import ModelPredictions, PredictedModel

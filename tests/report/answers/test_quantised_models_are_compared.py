@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from estimates import predicted
 
-from bricks.report.answers.quantised import quantised_pairs, quantised_text
+from bricks.report.latency_answers import quantised_pairs, quantised_text
 from bricks.studies.inference.prediction import PredictedModel
 from bricks.units.interval import Interval
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bricks.report.answers.systems import systems_text
+from bricks.report.systems import systems_text
 
 
 def row(name: str, *, here: bool = False, published: bool = False) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from bricks import (
 )
 from bricks.architectures.decoder import decoder_model
 from bricks.architectures.published import PUBLISHED
-from bricks.compose.queueing.continuous import (
+from bricks.compose.queueing.batching import (
     ContinuousPolicy,
     PromptSeconds,
     StepSeconds,

@@ -11,7 +11,7 @@ from factories import constant, model, node, value
 from refusals import refused
 
 from bricks.errors import ModelError
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
 from bricks.graph.view import graph_of
 from bricks.studies.numerics.standard_form import (
     BlockedLayout,

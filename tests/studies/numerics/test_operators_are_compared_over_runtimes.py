@@ -14,10 +14,10 @@ from systems import know_peaks
 from tiers import slow_but
 
 from bricks import Bench, Estimate, Peaks
-from bricks.compose.uncertainty import Uncertainty
-from bricks.graph.source import source_graph
+from bricks.compose.estimate import Uncertainty
+from bricks.graph.view import source_graph
 from bricks.measure.conditions import Conditions, StopRule
-from bricks.operators.work import flops
+from bricks.operators.registry import flops
 from bricks.reading.read import read_model
 from bricks.report.operators import operator_lines
 from bricks.samples.evaluation import ErrorNorms

@@ -13,8 +13,8 @@ from refusals import refused
 from tiers import one_in
 
 from bricks import Bench, UsageError
+from bricks.graph.call import TRAINING
 from bricks.graph.program import MODULE, module_of, state_of
-from bricks.graph.program_phases import TRAINING
 from bricks.graph.view import parse_model
 from bricks.sources import Function, ReadOptions, read
 from bricks.studies.scaling.training_step import (

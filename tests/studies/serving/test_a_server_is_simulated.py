@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refused
 
-from bricks.compose.queueing.arrivals import poisson_s
 from bricks.compose.queueing.batching import batch_sizes
 from bricks.compose.queueing.run import RunLatency
+from bricks.compose.queueing.simulation import poisson_s
 from bricks.errors import UsageError
 from bricks.studies.serving.outcome import best_batch, scenario_of, serve, serve_in_turn
 from bricks.studies.serving.result import PERCENTILES, ScenarioResult

@@ -15,7 +15,7 @@ import onnx
 from bricks.backends.base import Binding
 from bricks.backends.fake.backend import CALL_OVERHEAD_S, FakeBackend, node_latency_s
 from bricks.decompose.identity import Cutter, is_brick
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
 from bricks.graph.view import graph_of
 from bricks.units.sample import Kernel, Sample
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from bricks.backends.torch.cuda_calls.listing import IssuedCall, Operand, stretches
 from bricks.graph.program import contiguous
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
 
 if TYPE_CHECKING:
     from bricks.backends.torch.cuda_calls.listing import CallListing

@@ -23,9 +23,9 @@ import onnx
 from onnx import TensorProto, helper
 
 from bricks.backends.torch.call_data import is_indifferent, is_special
+from bricks.graph.call import FORWARD
 from bricks.graph.program import FREED, PHASE, Call, Port, call_of, contiguous, leaves
-from bricks.graph.program_phases import FORWARD
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
 from bricks.graph.view import graph_of
 
 

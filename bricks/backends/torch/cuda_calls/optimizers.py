@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from bricks.backends.torch.cuda_calls.listing import IssuedCall, Operand
-from bricks.graph.program_phases import OPTIMIZER
+from bricks.graph.call import OPTIMIZER
 
 if TYPE_CHECKING:
     from bricks.backends.torch.cuda_calls.listing import CallListing

@@ -12,9 +12,9 @@ from typing import Any
 
 from bricks.backends.torch.cuda_calls.listing import CallListing, IssuedCall, Operand
 from bricks.backends.torch.cuda_calls.strides import VIEWS, Strides, reordered
+from bricks.graph.call import FORWARD
 from bricks.graph.program import contiguous
-from bricks.graph.program_phases import FORWARD
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
 
 # The type of weights and values, and the namespace of PyTorch's own operators.
 DTYPE, ATEN = "BFLOAT16", "aten"

@@ -18,9 +18,9 @@ from bricks.backends.torch.cuda_calls.layers import (
 )
 from bricks.backends.torch.cuda_calls.listing import CallListing, listing_of, settle, write
 from bricks.backends.torch.cuda_calls.optimizers import update_lists
+from bricks.graph.call import INFERENCE
 from bricks.graph.host_calls import note_host_calls
 from bricks.graph.program import origin_of
-from bricks.graph.program_phases import INFERENCE
 
 if TYPE_CHECKING:
     import onnx

@@ -35,8 +35,7 @@ from bricks.backends.ranks import CollectiveTimes
 from bricks.backends.torch.entry import Program, users_errors
 from bricks.errors import BackendError
 from bricks.graph.form import DOMAIN
-from bricks.graph.program import REPLICATED, call_of
-from bricks.graph.program_traffic import ALL_BYTES
+from bricks.graph.program import ALL_BYTES, REPLICATED, call_of
 from bricks.units.sample import Sample
 
 if TYPE_CHECKING:

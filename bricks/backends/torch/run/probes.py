@@ -30,9 +30,8 @@ from bricks.backends.torch.run.call_sequences import (
 )
 from bricks.backends.torch.run.replay import replayed
 from bricks.backends.torch.run.tiny_programs import MODULES, PhaseProbes, TinySteps, tiny_program
-from bricks.graph.program import FREED, PHASE
-from bricks.graph.program_traffic import evicted_share, touched_bytes
-from bricks.graph.tensor import TensorType
+from bricks.graph.program import FREED, PHASE, evicted_share, touched_bytes
+from bricks.graph.types import TensorType
 from bricks.graph.view import graph_of
 from bricks.units.sample import Sample
 

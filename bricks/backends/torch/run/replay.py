@@ -31,7 +31,7 @@ from bricks.backends.torch.synthetic_tensors import (
 from bricks.errors import BackendError
 from bricks.graph.model_metadata import without_sketches
 from bricks.graph.program import call_of
-from bricks.operators.waiting import returns_to_host
+from bricks.operators.registry import returns_to_host
 from bricks.reading.digest import digest
 from bricks.units.sample import Sample
 

@@ -19,7 +19,7 @@ from torch.nn import functional
 from bricks.backends.torch.device import PROCESSOR, Device
 from bricks.backends.torch.entry import Program
 from bricks.errors import BackendError
-from bricks.graph.program_phases import EVICTION, INFERENCE, PER_CALL, PER_PHASE
+from bricks.graph.call import EVICTION, INFERENCE, PER_CALL, PER_PHASE
 
 # Programs of few narrow layers, of many, and of wide ones, whose weights evict all other data from
 # the caches of a core.

@@ -26,7 +26,7 @@ from bricks.backends.profiler_trace import (
 from bricks.backends.torch.trace.signatures import Parameter, Signature, signatures
 from bricks.graph.form import DOMAIN
 from bricks.graph.program import TORCH_DTYPES, Call, call_of, contiguous, is_call
-from bricks.graph.tensor import TensorType
+from bricks.graph.types import TensorType
 from bricks.graph.view import graph_of, parse_model
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from bricks.backends.torch.trace.trace_file import (
     TraceFile,
 )
 from bricks.errors import printable
-from bricks.graph.program_phases import BACKWARD, FORWARD, INFERENCE, OPTIMIZER
+from bricks.graph.call import BACKWARD, FORWARD, INFERENCE, OPTIMIZER
 from bricks.units.sample import Kernel, Sample
 
 if TYPE_CHECKING:
