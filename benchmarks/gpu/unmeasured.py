@@ -43,7 +43,7 @@ _FAMILIES: Mapping[str, str] = {
     "wav2vec2": "wav2vec2", "dlrm": "dlrm", "wide_and_deep": "wide and deep", "wide": "wide",
     "unet": "unet", "diffusion": "unet", "gcn": "gcn", "probe": "probe",
 }  # fmt: skip
-# Families on which the lengths of covariances were found (bricks/predict/kernels/kernel_process.py).
+# Families on which lengths of covariances were found (bricks/predict/kernels/kernel_process.py).
 _TUNED = frozenset({"llama", "resnet", "vit", "gpt2", "dlrm", "unet", "wide", "probe"})
 ALL, MEASURED = "never measured", f"measured on the {LEARNED.upper()}"
 

@@ -1,7 +1,10 @@
 """Finds the settings in which models meet an SLO: targets, instances, batches and hosts.
 
 Nothing is measured. A setting never has more threads in all instances than its system has physical
-cores. Must not know how advice is shown.
+cores.
+
+Where a candidate is undecided, it says what would decide, and what measuring that costs. Must not
+know commands, nor how advice is shown.
 """
 
 from __future__ import annotations

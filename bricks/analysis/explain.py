@@ -1,7 +1,10 @@
 """Explains the latency of models by brick: gathers the inputs of an explanation from the cache.
 
 Here because it starts from an estimate, which :mod:`bricks.session.predicting` makes. Only the
-peaks of a machine are measured here, and only on request. Must not know how it is shown.
+peaks of a machine are measured here, and only on request.
+
+The parts of one model for pictures, and the gain of a quantised model, come from the cache alone.
+Must not know how explanations are shown.
 """
 
 from __future__ import annotations

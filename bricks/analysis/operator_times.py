@@ -1,7 +1,11 @@
-"""The time that a model spends in each operator, and how far that is from the roofline.
+"""The time that a model spends in each operator, and what replacing the costliest would gain.
 
-Operators of one name count together, whatever their domain. Pure arithmetic on an explanation. Must
-not know what would replace them.
+Operators of one name count together, whatever their domain. Pure arithmetic on an explanation.
+
+Three replacements: the fastest other implementation of the same work that was measured on the
+system, 8-bit integers, and a perfect implementation, whose time is the machine's roofline. The
+first is measured; a roofline is a bound. Converting layouts for a replacement counts as nothing.
+Must not know how latencies were measured.
 """
 
 from __future__ import annotations

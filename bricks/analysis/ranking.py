@@ -1,6 +1,7 @@
 """The order of quantities that are known by intervals, such as latencies, and how sure it is.
 
-Must not know what the quantities are of.
+Predicted models, or the settings of each, are ordered by it. Must not know where quantities come
+from.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``bricks cache``: inspect the store, check it, export it and import into it."""
+"""``bricks cache``: inspect the store, check it, export, import and publish it."""
 
 from __future__ import annotations
 

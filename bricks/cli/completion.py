@@ -30,7 +30,7 @@ _PLAIN = re.compile(r"~?[\w./%+,@-]+", re.ASCII)
 _DATABASE = "bricks.sqlite"
 _NAMES = "SELECT coalesce(given_name, name), key FROM systems"
 
-# The kind of such programs in the zoo; see graph/program_phases.py.
+# The kind of such programs in the zoo; see graph/call.py.
 _TRAINING_STEP = "training step"
 
 _MODEL_FILES = (".onnx", ".zip")

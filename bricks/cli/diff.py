@@ -1,4 +1,7 @@
-"""``bricks diff``: what became slower or faster from one version or target to another."""
+"""``bricks diff``: what became slower or faster from one version or target to another.
+
+Versions of a runtime are installed where they are missing, and measured by turns.
+"""
 
 from __future__ import annotations
 

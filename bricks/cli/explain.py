@@ -1,4 +1,8 @@
-"""``bricks explain``: where the time of models goes, and what replacing it would gain."""
+"""``bricks explain``: where the time of models goes, and what replacing it would gain.
+
+With ``--without``, the latency of models without some of their nodes. Must not know how graphs are
+edited.
+"""
 
 from __future__ import annotations
 

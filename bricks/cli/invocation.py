@@ -1,7 +1,7 @@
-"""The command line as it was typed, from which errors make a command that can be pasted.
+"""The command line as it was typed, and when: errors make commands of it, budgets count from it.
 
-Here because options know only their values, not how a person wrote them. Must not know what options
-mean, except those that it replaces.
+Here because options know only their values, not how a person wrote them. Must not know commands,
+nor what options mean, except those that it replaces.
 """
 
 from __future__ import annotations

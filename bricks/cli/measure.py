@@ -1,4 +1,4 @@
-"""``bricks measure``: measure missing bricks."""
+"""``bricks measure``: measure missing bricks, here or on the hosts of a Dask scheduler."""
 
 from __future__ import annotations
 

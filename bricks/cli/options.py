@@ -1,6 +1,9 @@
-"""Options of commands: a dataclass for each group that several commands share.
+"""Options of commands, and the values that they take, each with a description.
 
-Must not know what a command does with them. Options of one command alone stand in its module.
+A dataclass for each group that several commands share; options of one command alone stand in its
+module. Values stand here because importing the library that defines them would make help and
+completion too slow; a test checks that they are the same. Must not know what a command does with
+options, nor the effect of a value.
 """
 
 from __future__ import annotations

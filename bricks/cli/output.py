@@ -1,4 +1,16 @@
-"""Output of commands: facts on standard output, messages on standard error, an exit status."""
+"""Output of commands: facts, messages, progress and pages, as loud as asked; an exit status.
+
+Facts go to standard output, messages to standard error. The verbosity (``--quiet``, ``--verbose``
+or neither) is chosen once for a whole run, by the program's options or by a command's own; the
+output of the library's loggers (``bricks.*``, level INFO) depends on it too.
+
+Progress appears when work takes longer than a moment: a single line that is redrawn, and removed at
+the end of the work, however that ends. The cursor is never hidden, so that it stays visible even if
+the process is killed. A pipe gets only a line for each process that the work waits for.
+
+Files of pages are checked before the work, and written whole or not at all. Must not know what work
+is done.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models that a command line names: read and decomposed."""
+"""Models that a command line names: read and decomposed, with warnings about what slows them."""
 
 from __future__ import annotations
 

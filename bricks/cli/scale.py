@@ -7,13 +7,13 @@ from bricks.studies.scaling import OFFER
 _PAGE = File(
     name="out", fact="page", metavar="FILE.html",
     help="Write curves and the timeline of a step into one page.",
-    text=from_report("scaling_page:scaling_page"),
+    text=from_report("scaling:scaling_page"),
     note="curves and the timeline of a step; open it in any browser.",
 )  # fmt: skip
 _TRACE = File(
     name="trace", fact="trace", metavar="FILE.json",
     help="Write one step over the most ranks, for ui.perfetto.dev.",
-    text=from_report("scaling_trace:scaling_trace"),
+    text=from_report("scaling:scaling_trace"),
     note="the step; open it in ui.perfetto.dev.", page=False,
 )  # fmt: skip
 

@@ -6,7 +6,7 @@ from bricks.studies.training import OFFER
 
 _PAGE = File(
     name="out", fact="page", metavar="FILE.html", help="Write the loss curves into one page.",
-    text=from_report("training_page:training_page"),
+    text=from_report("training:training_page"),
     note="the loss of each seed; open it in any browser.",
 )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""``bricks validate``: the accuracy of what runtimes compute. One command a file."""
+"""``bricks validate``: the accuracy of what runtimes compute, by operators or whole models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Workspaces opened from the options of a command."""
+"""Workspaces and caches, opened from the options of a command.
+
+Commands that only read open a cache of measurements, or published ones. Overlap rules are found by
+name: ``rules.py:no_two_large``, or an importable module.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,15 @@
-"""The inputs of a model's estimate: plan, results, predictions and construction. Plain data."""
+"""The inputs of a model's estimate: plan, results, predictions and construction. Plain data.
+
+Bricks of a plan are told apart by how their latency is known: measured, predicted, or missing.
+Predictions have the form of measurements, so both are corrected by the same code. On a device, the
+costs of launching from its probes are inputs too.
+
+Priors are measurements or predictions of another host of the same kind.
+
+A measurement on a noisy host may be less precise than its prior. Then a brick's latency is the
+posterior of both, weighted by their precision. Must not know how latencies are composed, nor how
+inputs are measured or stored.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
 """The result of recomposing: an estimate, or an incomplete one that names its missing bricks.
 
-Plain data, here so that reports need not import the calculation. Must not know how it is made.
+Plain data, here so that reports need not import the calculation: also the uncertainty by source,
+what a step takes on each lane of a host with a device, and the comparison of an edited model with
+its original. A brick's latency is as uncertain as its samples or its prediction. Must not know how
+an estimate is made.
 """
 
 from __future__ import annotations
@@ -315,8 +318,8 @@ class DeviceTimes:
     kernels are launched together as a CUDA graph, None for a step that cannot be one: it waits for
     values. ``kernels`` is the number of kernels. ``throttled`` is the state of the device while
     ``throttled_share`` of the kernels' seconds was measured with its clock lowered; None: none was.
-    ``launching`` says where the costs of launching kernels are from, ``LAUNCHING_MEASURED`` or ``LAUNCHING_ASSUMED`` as
-    on other cards.
+    ``launching`` says where the costs of launching kernels are from, ``LAUNCHING_MEASURED`` or
+    ``LAUNCHING_ASSUMED`` as on other cards.
     """
 
     FACTS: ClassVar = (

@@ -1,8 +1,11 @@
-"""An estimate's interval with the sources of its width: errors of each brick, and common errors.
+"""The width of an estimate's interval: its sources, and the remedy that would narrow it.
 
-Sampling errors of different bricks are independent, and so is most of the error of their
-samples and predictions: their squares add up. So do the squares of the common errors,
-since their causes are independent. Must not know where latencies come from.
+Sampling errors of different bricks are independent, and so is most of the error of their samples
+and predictions: their squares add up. So do the squares of the common errors, since their causes
+are independent.
+
+Commands, reports and programs share the reasons of a wide interval. Must not know where latencies
+come from, nor the wording of reasons or the commands that remedy them.
 """
 
 from __future__ import annotations

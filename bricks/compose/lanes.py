@@ -2,7 +2,10 @@
 
 A lane runs one task at a time: a core, a worker, the host or the device of a GPU, a rank, a
 network. A task begins once its dependencies have ended. :func:`bricks.compose.composer.compose`
-makes a timeline of tasks. Must not know what tasks are.
+makes a timeline of tasks.
+
+Occurrences of a plan's bricks are such tasks: sums, critical paths, schedules and timelines all use
+them. Must not know where latencies come from.
 """
 
 from __future__ import annotations

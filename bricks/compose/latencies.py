@@ -1,8 +1,13 @@
-"""The latency of each brick of a plan in some conditions: measured, predicted or transferred.
+"""The latency of each brick of a plan in some conditions, and the overhead of calls, in seconds.
+
+A latency is measured, predicted or transferred.
 
 Measurements in other conditions are corrected, measurements of other hosts weighted by their
-precision, and all latencies shifted so that medians add up. Must not know how latencies are
-composed.
+precision, and all latencies shifted so that medians add up.
+
+The call overhead of a runtime, and of the phases of a recorded program, is computed from the
+results of probes (:mod:`bricks.samples.call_overhead`). Must not know how probes are measured, nor
+how latencies are composed.
 """
 
 from __future__ import annotations

@@ -4,7 +4,10 @@ Sequential construction as in DLBricks (Li et al., ICPE 2020, section 3.2): runt
 model's layers one after another, so latencies add up, which is the case of one lane. The cost of a
 runtime call is subtracted from each brick and added once. Where bricks overlap, their shared layers
 are subtracted (see ``decompose.overlap``). Parallel construction is in
-:mod:`bricks.compose.schedule`. Must not know how measurements came about.
+:mod:`bricks.compose.schedule`.
+
+The contributions of bricks to the latency do not depend on the order in which they run. Must not
+know how measurements came about.
 """
 
 from __future__ import annotations

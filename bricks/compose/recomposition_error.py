@@ -1,7 +1,14 @@
 """The error of recomposing: how a brick's cost in its model differs from its cost when measured.
 
 Samples of bricks cannot show this difference; the errors of comparisons over many models bound it.
-Must not know how samples came about.
+A host's own error follows from whole models that it ran along with their bricks.
+
+A recomposed latency is off by what no sample of a brick shows: how caches are left, what a call
+costs there, by how much predictions are off together. Runs of whole models show it, and a new model
+is off as its parts are: the logarithm of run over estimate is linear in the shares of an estimate
+that one limit decides (Bayesian linear regression; Gelman et al., *Bayesian Data Analysis*, section
+14.8), and what is left of it differs from model to model. Must not know how runs and samples came
+about.
 """
 
 from __future__ import annotations

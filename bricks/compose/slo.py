@@ -1,6 +1,8 @@
-"""Whether a latency meets an SLO: yes or no, or uncertain where its interval holds the bound.
+"""Whether a latency meets an SLO, the risk that it does not, and the cost of a million inferences.
 
-Must not know what the latency is of.
+A latency meets an SLO, or does not, or it is uncertain where its interval holds the bound. Risk and
+cost answer the future work of the DLBricks paper: given a model, find a system; given a system,
+find a model. Must not know what the latency is of, nor which systems or models there are.
 """
 
 from __future__ import annotations

@@ -2,7 +2,10 @@
 
 :mod:`bricks.compose.recompose` only adds latencies up; a timeline puts them end to end in the
 model's order, or on the schedule of several workers. An occurrence without a latency has a position
-and a reason, never a duration. Must not know how a timeline is drawn.
+and a reason, never a duration.
+
+For a model on a device, it is that of a step on host and device. Must not know how a timeline is
+drawn.
 """
 
 from __future__ import annotations

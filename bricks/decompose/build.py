@@ -1,6 +1,8 @@
 """Build the plan of a graph: cut it, identify each piece, number the values.
 
-It serves both the executed graph and the source graph.
+It serves both the executed graph and the source graph. Values and weights are numbered in the order
+of their first use. The memory of a recorded program's plan is made from the recorder's notes at its
+calls. A brick of one call needs no program. Must not import PyTorch.
 """
 
 from __future__ import annotations

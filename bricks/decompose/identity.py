@@ -24,7 +24,7 @@ What counts:
   in the model it was cut from, or that feeds an input in ``STEERING`` (also listed in the model's
   ``metadata_props``): a computed trip count of a Loop determines its work as a constant would;
 * of a brick of the executed graph that is bound by reading its weights: the size of all weights of
-  its model, to a factor of two (see ``context``; also listed in ``metadata_props``). They decide
+  its model, to a factor of two (see below; also listed in ``metadata_props``). They decide
   whether the brick finds its weights in a cache, and so how long it takes;
 * of an input or output that its runtime keeps in another layout than ONNX's: that layout, by the
   runtime's name (also listed in ``metadata_props``);
@@ -37,7 +37,7 @@ What counts:
   share, in steps of an eighth; of an eight-bit float with many zeros: their share; and of weights
   whose products are denormal: their distribution (all listed in ``metadata_props``);
 * values of constants: initializers of at most 64 elements that are INT16, INT32, INT64, the same
-  unsigned, or BOOL; those at steering inputs (see ``operators.steering``), also as
+  unsigned, or BOOL; those at steering inputs (see ``operators.dependence``), also as
   floating-point numbers; strings; and empty tensors. The initializer must be the input itself: a
   path through other nodes isn't followed;
 * of subgraphs (If, Loop, Scan): the same, nodes and wiring, and the declared types of their inputs
@@ -48,6 +48,16 @@ What doesn't count: names of any kind (values, nodes, graphs, dimensions), order
 attributes, initializers, inputs and outputs, doc strings, metadata, values of weights (8-bit and
 smaller integers among them: quantised data and zero points), how a tensor is written, and the
 version of the file format.
+
+The context of a brick
+----------------------
+A runtime reads all of a model's weights in every run. If they exceed the caches, each brick reads
+its own from memory; if not, from a cache. For a brick that does little work for each byte of its
+weights, the difference is a factor of two and more: a matrix product with one row takes 52 µs for
+4 MiB of weights in a model half as large as a cache of 32 MiB, and 126 µs in a model sixteen times
+larger than the cache. So such bricks have different keys in models of different sizes. All other
+bricks have keys without a context, so that models of a family share them. This must not know
+caches: a brick must have the same key on every host.
 
 The canonical form
 ------------------

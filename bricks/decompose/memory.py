@@ -1,9 +1,10 @@
 """The memory of a plan's values while it runs: the interface of both kinds of memory.
 
 A runtime that optimises a graph plans its memory ahead: values lie at offsets in a region
-(:mod:`bricks.decompose.planned_memory`). A recorded program allocates each result when a call makes it
-(:mod:`bricks.decompose.allocated`). Walking, recomposing and counting bytes use a plan's memory
-without knowing its kind. Frozen data; must not know runtimes.
+(:mod:`bricks.decompose.planned_memory`). A recorded program allocates each result when a call makes
+it (:mod:`bricks.decompose.allocated`). Walking, recomposing and counting bytes use a plan's memory
+without knowing its kind. The peak of live memory is by role, without workspaces of kernels. Frozen
+data; must not know runtimes.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Phase:
     """A phase of a step, with the numbers of its occurrences and of their calls.
 
     ``displaced`` is the sum, over its calls, of the share of a core's caches that a call evicts
-    (``graph/program_traffic``); None in plans of earlier versions, which do not record it.
+    (``graph/program``); None in plans of earlier versions, which do not record it.
     """
 
     name: str

@@ -1,6 +1,12 @@
 """The result of decomposition: bricks, and the plan that lists their occurrences in a model.
 
-Frozen data to be stored and sent; must not read ONNX or know runtimes.
+Frozen data to be stored and sent, with the titles by which all outputs call models and bricks.
+
+ONNX Runtime runs nodes in parallel only along *streams* that the caller defines: lists of nodes,
+each run in the model's order, which wait for each other where one reads another's results. This
+module derives the streams from the work in the graph before anything is measured. So each plan has
+one division, and a whole model is measured once per number of workers. Must not read ONNX, nor know
+latencies, runtimes or how titles are shown.
 """
 
 from __future__ import annotations

@@ -1,7 +1,21 @@
 """Memory that a runtime plans ahead: values lie at offsets in one region.
 
 The plan of a runtime's executed graph says which values share a buffer, so nothing else is stored.
-Must not know how a walk uses the region.
+
+Buffers are shared as ONNX Runtime's planner decides before any run. An output reuses the memory of
+an input where its operator allows it, else the buffer that became free last among buffers of the
+same shape and element size, else new memory.
+
+Bricks are measured at the addresses of this layout.
+
+A runtime lets activations share memory once their last reader is done. A brick that reads and
+writes the addresses that it has inside its model, after the bricks before it, finds its inputs in
+the same caches (of the same cores) as in the model.
+
+Only tensors of floats, of bytes (quantised numbers) and of 32-bit integers (sums of products of
+these) have offsets. Other integers must keep values that the graph accepts, and so must scalars
+(the share that Dropout drops), but all bricks overwrite the shared region. Must not know how a walk
+uses the region, nor which bricks are timed.
 """
 
 from __future__ import annotations

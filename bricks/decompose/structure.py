@@ -2,7 +2,11 @@
 
 Nodes, values and subgraphs become vertices; ports become labelled edges. Labels hold all facts that
 count for identity except the wiring, so the canonical order of the vertices depends on these facts
-and the wiring only. Must not know keys or canonical names.
+and the wiring only.
+
+Labels hold tensors and attributes in canonical form. ONNX can encode the same tensor in several
+ways (raw or typed fields); one is picked here. ``identity`` defines what counts. Must not know keys
+or canonical names.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""A call of an operator in a recorded program, as plain data; see ``graph.program``.
+"""A call of an operator in a recorded program, and the names of phases and kinds of programs.
 
-Must import neither PyTorch nor, until a node is made, ONNX.
+Plain data; see ``graph.program``. A call also evicts a share of a core's caches, by the bytes that
+it touches. Must import neither PyTorch nor, until a node is made, ONNX.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
 """Distributions of values: measured in arrays, rounded, and drawn from random numbers.
 
-Rounding gives inputs of equal work one brick. Must not know operators.
+Rounding gives inputs of equal work one brick.
+
+Those of a detector's boxes are of their centres and sizes. Must not know operators, nor which of
+them read boxes.
 """
 
 from __future__ import annotations

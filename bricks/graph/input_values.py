@@ -1,7 +1,14 @@
-"""Parse values of inputs from user options: numbers separated by commas, or a NumPy file.
+"""Values of a model's inputs: parsed from options, chosen for a run, and kept with references.
 
 Some inputs are steering values (the target of a Reshape, the branch of an If), for which synthetic
-values may be wrong. Must not know how the values are used.
+values may be wrong.
+
+Else known values of the metadata are chosen, or synthetic ones: these follow the sketch of an
+input, if the metadata has one. There are any number of sets of them, of the same distribution, so
+that inputs can change from run to run.
+
+A file of reference values holds inputs, weights and results of a model, the same for every runtime.
+Must not know runtimes, what computed references, nor how values are used.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
-"""A model: an ONNX file whose input shapes are concrete and whose weights stayed on disk.
+"""A model, an ONNX file with concrete input shapes and its weights on disk; and a graph to be cut.
 
-Must not know how a model is read, nor runtimes or bricks.
+A graph has nodes in topological order, and the concrete type of every value. Its nodes are the
+model file's, or the nodes that a runtime executes after its own optimisation. Neither this module
+nor cutting, identity and plans may know which. Must not know how a model is read, nor runtimes or
+bricks.
 """
 
 from __future__ import annotations

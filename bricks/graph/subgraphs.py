@@ -1,8 +1,12 @@
-"""Move constants out of subgraphs (of If, Loop, Scan).
+"""Subgraphs (of If, Loop, Scan): their constants moved out, and the iterations of their loops.
 
 Cutting treats a node with its subgraphs as one node, so every value that a subgraph reads must be
 visible from outside. The constants of subgraphs become initializers of the whole graph, which the
-subgraphs capture; the semantics are unchanged. Must not know operators.
+subgraphs capture; the semantics are unchanged.
+
+In a model the condition follows from weights and inputs. With the synthetic values of a brick, a
+loop would end at once or never. So a brick has the number of iterations that the model had: its
+condition is still computed, but ignored. Must not know operators or runtimes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,14 @@
-"""The type of a tensor: element type and concrete shape.
+"""The types of values: tensors, sequences, optionals and maps; and shapes as text.
 
 Element types carry the names that ONNX gives them (``FLOAT``, ``INT64``, …), so that types without
-a numpy counterpart (bfloat16, float8, int4) need no special case. Must not know graphs.
+a numpy counterpart (bfloat16, float8, int4) need no special case.
+
+An ONNX type states the permitted items. The amount of work depends on the actual items, so a
+:class:`ContainerType` records their types too. Types use ONNX's notation, ``seq(tensor(float))``.
+
+Shapes are written as ``NAME=1x3x224x224``, within the limits of sizes. The command line's help
+imports this module, and importing onnx takes longer than printing the help: must not import onnx,
+nor know graphs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,12 @@
-"""Views of a ``ModelProto`` of known types: its :class:`Graph`, its weights, and a part of it.
+"""Graphs of ONNX models: views of a ``ModelProto`` of known types, and a model's source graph.
 
-The types of a ``ModelProto`` are known if it comes from a runtime or is a brick. Must not infer
-types.
+The types of a ``ModelProto`` are known if it comes from a runtime or is a brick: a view is its
+:class:`Graph`, its weights, or a part of it. The types of a source graph are inferred.
+
+onnx's shape inference needs shapes and the constants that determine shapes, not the weights. It
+cannot infer outputs of other domains' operators or shapes that depend on data. This module reports
+such values by name; a caller can observe their types in a run and call it again. Must not know
+runtimes or bricks.
 """
 
 from __future__ import annotations

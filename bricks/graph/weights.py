@@ -1,7 +1,13 @@
-"""A model's own weights, read from the files that its skeleton refers to.
+"""A model's own weights, read from the files that its skeleton refers to; and their denormals.
 
 Used if values matter: to check outputs, to count denormals, for operators whose work depends on
-data. Must not know its users.
+data.
+
+Arithmetic on them may be a hundred times slower, and so may the conversion of eight-bit floats, so
+a model with many of them runs slower than the same architecture with ordinary weights, unless its
+runtime flushes them to zero. Numbers are inspected and written as bit patterns, which works for
+types that numpy lacks. Of large weights, evenly spaced parts of their file are read. Must not know
+its users.
 """
 
 from __future__ import annotations

@@ -1,6 +1,11 @@
-"""Convolutions: 2 x outputs x terms of each sum, and one for each output and added input.
+"""Convolutions, pooling and resizing: sums over windows of images.
 
-Blocked layouts are counted with their padding, which the runtime computes too.
+Convolutions: 2 x outputs x terms of each sum, and one for each output and added input. Blocked
+layouts are counted with their padding, which the runtime computes too.
+
+Pooling: window x outputs, global pooling 1 operation per input. Resizing: 2 operations for each
+input in the weighted sum of an output. Two linear dimensions have 4 inputs; copying the nearest
+input is no operation.
 """
 
 from __future__ import annotations
@@ -106,7 +111,7 @@ def _columns(node: Node, threads: int) -> Sequence[int]:
     return (columns * math.prod(node.tensor_at(0).shape[2:]) * _FLOAT_BYTES,)
 
 
-OPERATORS = (
+_CONVOLUTIONS = (
     Operator(
         onnx=names("Conv"), work=convolution(added=(2,)), workspace=_unfolded, features=_CONVOLUTION
     ),
@@ -280,3 +285,5 @@ _RESIZING = (
         aten=names("upsample_nearest2d_backward upsample_bilinear2d_backward"), work=per_input(1)
     ),
 )
+
+OPERATORS = (*_CONVOLUTIONS, *_POOLING, *_RESIZING)

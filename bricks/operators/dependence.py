@@ -1,7 +1,13 @@
-"""The values on which the latency of a node depends, and the facts about them that count.
+"""Values that count: those that decide the latency of a node, and steering values.
 
-Backends know dependences of a single runtime (a loop of its own that branches on signs). Must not
-know how values are observed or drawn.
+Backends know dependences of a single runtime (a loop of its own that branches on signs).
+
+Steering values are constants whose contents are loaded and count for identity.
+
+A weight may be any number, but a shape, an axis or an exponent may not. Reading uses this module to
+decide which values to load from disk; the digest of models and the identity of bricks use it to
+decide which values count. Must not know how values are read, observed or drawn, nor what a brick
+is.
 """
 
 from __future__ import annotations

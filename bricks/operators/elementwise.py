@@ -2,6 +2,9 @@
 
 Functions of n operands take n - 1. The functions whose latency depends on values were found by
 experiment: functions of ONNX with ONNX Runtime, functions of ATen with PyTorch.
+
+Among them are quantising and operators on quantised data without a family of their own, losses,
+random numbers, and updates of parameters by optimisers.
 """
 
 from __future__ import annotations
@@ -251,8 +254,6 @@ _CONVERSIONS = (
     Operator(onnx=names("CastLike"), work=no_work, passes=to_first(0), workspace=no_workspace),
 )
 
-OPERATORS = (*_ARITHMETIC, *_LOGIC, *_FUNCTIONS, *_CONVERSIONS)
-
 
 # A convolution with a bias is computed in integers only if the bias's scale is the product of those
 # of its input and its weight.
@@ -334,3 +335,5 @@ _TRAINING = (
     Operator(aten=names("_fused_adam _fused_adamw"), work=per_input(3)),
     Operator(aten=names("_fused_adagrad _fused_sgd"), work=per_input(2)),
 )
+
+OPERATORS = (*_ARITHMETIC, *_LOGIC, *_FUNCTIONS, *_CONVERSIONS, *_QUANTISATION, *_TRAINING)

@@ -1,7 +1,9 @@
-"""Reading and writing of elements by their indices.
+"""Elements by their indices, and indices of elements: reading, writing, searching and sorting.
 
 Indices into a table that exceeds the caches decide which memory is touched. Moving an element takes
 no operation; an update by a reduction takes one.
+
+In searching, sorting and classifying, values decide on the work, and often on output sizes.
 """
 
 from __future__ import annotations
@@ -82,7 +84,7 @@ def _called_at(position: int) -> tuple[Dependence, ...]:
 # Facts of operators that read elements.
 _READ = Operator(work=no_work, passes=to_first(0), workspace=no_workspace)
 
-OPERATORS = (
+_INDEXING = (
     replace(
         _READ,
         onnx=names("Gather"),
@@ -223,3 +225,5 @@ _SELECTION = (
     Operator(aten=names("bincount"), values=decided_by(0, *_DISTRIBUTED)),
     Operator(aten=names("histc"), values=decided_by(0, QUANTILES)),
 )
+
+OPERATORS = (*_INDEXING, *_SELECTION)

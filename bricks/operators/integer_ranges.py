@@ -1,9 +1,12 @@
-"""Find the integers that an input may hold for the model to run: indices, lengths, masks.
+"""The integers that an input may hold for a model to run, and inputs that may change in each run.
 
 Operators accept any random float, but a random index may crash the process or make the measurement
 meaningless. The uses of a value determine its permitted range, so this module follows each value
-forward through the operators that pass it on, to the operators that restrict it. Must not know how
-values are drawn.
+forward through the operators that pass it on, to the operators that restrict it.
+
+Processors learn values that come again and again: comparisons of a tree or a sort, signs, rows of a
+table. A server sees fresh inputs, so runs get fresh values there. Inputs that decide what is run
+keep theirs: a branch, a number of iterations, a shape. Must not know how values are drawn.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Views, copies, and tensors of constants: data are moved, nothing is computed."""
+"""Views, copies, constants, branches, loops and containers: data are moved, nothing is computed."""
 
 from __future__ import annotations
 
@@ -158,8 +158,6 @@ _CONSTANTS = (
     ),
 )
 
-OPERATORS = (*_VIEWS, *_COPIES, *_CONSTANTS)
-
 
 def _into_body(node: onnx.NodeProto, port: int) -> Iterator[str]:
     """The body's inputs: count and condition come first in a Loop, a Scan passes on all inputs."""
@@ -179,3 +177,5 @@ _CONTROL_FLOW = (
         sized_by_data=True,
     ),
 )
+
+OPERATORS = (*_VIEWS, *_COPIES, *_CONSTANTS, *_CONTROL_FLOW)

@@ -1,7 +1,10 @@
-"""Normalisation: 8 operations per input (mean, variance, scale, shift); batch normalisation 2.
+"""Normalisation and reductions.
 
-LRN takes 2 x size, softmax 5 (maximum, difference, exponential, sum, quotient), log-softmax 6.
-ATen's operators are counted as 5 for each element that is read.
+Normalisation: 8 operations per input (mean, variance, scale, shift); batch normalisation 2. LRN
+takes 2 x size, softmax 5 (maximum, difference, exponential, sum, quotient), log-softmax 6. ATen's
+operators are counted as 5 for each element that is read.
+
+Reductions, argmin and argmax, and cumulative sums: 1 operation per input.
 """
 
 from __future__ import annotations
@@ -62,7 +65,7 @@ def _transposed_copies(node: Node, threads: int) -> Sequence[int]:
     return (node.output.size_bytes, node.output.size_bytes)
 
 
-OPERATORS = (
+_NORMALISATION = (
     Operator(
         onnx=names("BatchNormalization"), work=per_input(2), workspace=no_workspace, absorbed=True
     ),
@@ -163,3 +166,5 @@ _REDUCTIONS = (
     Operator(aten=names("all any _foreach_norm"), work=per_input(1)),
     Operator(aten=names("count_nonzero"), work=per_input(1), values=decided_by(0, ZEROS)),
 )
+
+OPERATORS = (*_NORMALISATION, *_REDUCTIONS)

@@ -1,6 +1,9 @@
 """The type of a row of facts about one operator, or about several operators with equal facts.
 
-Must not know the rows.
+Rules that several families share stand here too. Those for arithmetic count a multiply-add as two
+operations, an elementary function as one, whatever the function. Restrictions of integer inputs are
+stated by rules, which :mod:`bricks.operators.integer_ranges` applies. Must not know the rows, nor
+how values are followed.
 """
 
 from __future__ import annotations
@@ -97,7 +100,7 @@ class Features:
 
 @dataclass(frozen=True, slots=True)
 class Steering:
-    """Ports whose values belong to a model's identity even as floats (``operators.steering``).
+    """Ports whose values belong to a model's identity even as floats (``operators.dependence``).
 
     Values at ``ports`` steer shapes or the choice of an algorithm; with ``scalars_only`` only
     scalars do. ``quantization`` are ports for scales and zero points, which decide on fusions.

@@ -1,6 +1,7 @@
-"""Products of matrices.
+"""Products of matrices, recurrent layers, and transforms of signals.
 
-2 x outputs x terms of each sum, one more for each output for a bias, one for a fused activation.
+2 x outputs x terms of each sum, one more for each output for a bias, one for a fused activation. Of
+recurrent layers only the matrix products are counted.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def _sums(node: Node, threads: int) -> Sequence[int]:
 # Facts of products of floats.
 _FLOAT = Operator(workspace=_float_workspace, features=_PRODUCT)
 
-OPERATORS = (
+_PRODUCTS = (
     replace(
         _FLOAT,
         onnx=names("MatMul"),
@@ -238,3 +239,5 @@ _SIGNALS = (
     # Edges of the scale.
     Operator(onnx=names("MelWeightMatrix"), restrict=shape_at(0, 1, 2), steering=Steering((3, 4))),
 )
+
+OPERATORS = (*_PRODUCTS, *_RECURRENT, *_SIGNALS)

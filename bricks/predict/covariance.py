@@ -1,7 +1,13 @@
-"""The covariance function of the Gaussian processes over bricks.
+"""Gaussian processes over bricks: their covariance function, and their fit to measured bricks.
 
 Bricks of a kind are points in a space of sizes and tags, and their residuals from the roofline are
-correlated where the points are close. Must not know how processes are fitted.
+correlated where the points are close.
+
+A process interpolates residuals.
+
+Its covariance is fixed, so fitting is one factorisation without a search. It gives a weight for
+each brick, from which predictions follow (Rasmussen and Williams, *Gaussian Processes for Machine
+Learning*, algorithm 2.1). Must not know the meaning of the residuals.
 """
 
 from __future__ import annotations

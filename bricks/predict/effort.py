@@ -1,6 +1,7 @@
 """Efforts: the uncertainty at which measuring ends, and other bricks are predicted.
 
-Benches and campaigns share them. Must not know how bricks are chosen.
+Benches and campaigns share them, and the command line the limits of predictions: must not import
+the predictors. Must not know how bricks are chosen.
 """
 
 from __future__ import annotations

@@ -2,7 +2,13 @@
 
 Features are few, and chosen for their effect on latency: the operator, its layout and fused
 operators, the shapes of its inner loops, and the total bytes and operations. Bricks of one ``kind``
-have the same features in the same columns, so that they can be compared. Must not know latencies.
+have the same features in the same columns, so that they can be compared.
+
+The context of a brick in its model is a feature too: it decides how much of its data is cached.
+
+The same brick takes longer in a model that touches much memory in each run, and in a model where it
+occurs only once, because less of the runtime's code and data, of its weights and of its values is
+cached. Must not know latencies.
 """
 
 from __future__ import annotations

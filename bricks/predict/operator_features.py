@@ -1,7 +1,9 @@
-"""Tags and sizes of convolutions and products, in the order of ``features.TAGS`` and ``SIZES``.
+"""Tags and sizes of a brick's operators, in the order of ``features.TAGS`` and ``SIZES``.
 
+Those of convolutions and products are their loops; all other operators are streams through memory.
 ONNX nodes and calls of recorded programs have the same tags and sizes, so that an unmeasured kernel
-is predicted from kernels with the same loops. Must not know latencies.
+is predicted from kernels with the same loops. Some types of a node may be unknown. Must not know
+latencies.
 """
 
 from __future__ import annotations

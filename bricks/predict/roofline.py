@@ -2,7 +2,15 @@
 
 The parts are a call, operations, bytes of values, bytes of uncached or cached weights, and separate
 stretches of memory. The rates are fitted to measured bricks: for each kernel with the rates of all
-bricks as a prior. Must not know how residuals are used.
+bricks as a prior.
+
+Rates are factors of the parts, and factors are logarithms. The highest rates that measured bricks
+reached bound predictions.
+
+A kernel that was never measured is predicted from other kernels, and could appear faster than the
+machine computes, or than its memory delivers weights. Its latency is bounded by both, as in the
+roofline model (Williams, Waterman and Patterson, *Roofline*, 2009), with rates of measured bricks
+in place of the manufacturer's peaks. Must not know how residuals are used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Advice on candidates for terminals. Must not compute results."""
+"""Advice on candidates: in one sentence, and as tables for terminals. Must not compute results."""
 
 from __future__ import annotations
 

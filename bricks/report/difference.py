@@ -1,4 +1,4 @@
-"""The comparison of two targets, for terminals. Must not compute results."""
+"""The comparison of two targets: in one sentence, and for terminals. Must not compute results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Details of an explanation: bricks by operator, peaks, memory. Must not compute results."""
+"""Details of an explanation: bricks by operator, peaks, memory, input values and integers.
+
+Must not compute results, nor know how values are observed.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The tables of an explained model: its operators, and what replacing them would gain.
+"""Where the time of a model goes, and the gains of replacing or removing its operators.
 
-Must not compute results.
+In one sentence, and as tables for terminals. Must not compute results.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Generated text for terminals. Must not compute results."""
+"""Generated text: in one sentence, and as tables for terminals. Must not compute results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Answers of sweeps: the setting in which a model is the fastest, and how sure that is."""
+"""Answers about predicted latencies: how long models take, and which is the fastest, how surely.
+
+Of several models, of the settings of a sweep, of a quantised model next to the original, and of all
+that a report shows. Must not compute results.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Tables of many models: the zoo's, their decomposition, coverage and similarity.
+"""Models and their bricks: the zoo's, decomposed, covered, similar, and measured.
 
-Rows are the JSON objects that ``--json`` prints. Must not compute results.
+Rows of tables are the JSON objects that ``--json`` prints. Answers say how many bricks stand for
+how many occurrences, and how many are measured. Must not compute results.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """Pages as self-contained HTML files: no network, no server, no other file.
 
 Templates are next to this module; Jinja escapes all model names, and scripts only ever set text.
-Must not compute results.
+Bars and intervals are styles of elements. A heat map is a PNG of one pixel a cell, which browsers
+enlarge: written by hand, since a page has many and each has at most a thousand cells. Must not
+compute what it shows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
 """The data of a model's pictures, in compact form: lists of numbers and indices.
 
 All facts of a brick are stored once, and the model refers to them by index. The page's script
-expands them. Must not know how it is drawn.
+expands them.
+
+Nodes of a graph are drawn with one row each, in execution order, on tracks as in version histories:
+the track of a node continues to the last row that needs its output. Must not know how it is drawn.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Plots of results for notebooks: estimates, comparisons, operators, curves and points.
+"""Plots of results for notebooks: estimates, comparisons, operators, curves, points, similarity.
 
-They need the extra ``plots``, and no state of matplotlib: each is a figure of its own. Must not
-compute results.
+They need the extra ``plots``, and no state of matplotlib: each is a figure of its own.
+
+A heat map of similarity has one square for every two models, darker the more bricks they share.
+Must not compute results.
 """
 
 from __future__ import annotations

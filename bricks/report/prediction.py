@@ -1,4 +1,8 @@
-"""Predictions of models for terminals. Must not compute results."""
+"""Predictions of models for terminals, alone or next to runs of the whole models.
+
+With the answer of ``compare``, and what a quota below one processor makes of runs in a loop. Must
+not compute results.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""A training on several ranks for terminals. Must not compute results."""
+"""A training on several ranks: in sentences, for terminals, as a page, and as a trace of a step.
+
+Curves over ranks and the timeline of a step are one self-contained HTML file (see
+:mod:`bricks.report.page`). Trace events of a step, a process for each rank and one for the network,
+open in ui.perfetto.dev. Must not compute results, nor know how a step was simulated.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A scenario of a served model for terminals. Must not compute results."""
+"""A served model under a load: in one sentence, and for terminals. Must not compute results."""
 
 from __future__ import annotations
 
@@ -237,8 +237,8 @@ def _server_answer(result: ScenarioResult) -> str:
     if load.slo_s is None:
         at_most = value_text(result.capacity_qps, rate_text)
         return (
-            f"{name} at {_offered_rate(result)} answers in {_latency(result)} at {_percentile(result)}"
-            f" {place}; it saturates at {at_most}"
+            f"{name} at {_offered_rate(result)} answers in {_latency(result)}"
+            f" at {_percentile(result)} {place}; it saturates at {at_most}"
         )
     return f"{_kept(result)}: {_latency(result)} {place}{_highest(result)}"
 

@@ -1,7 +1,9 @@
-"""The result of any study for terminals, if it has no specific report.
+"""Results of studies: how any is shown in terminals, and which functions show particular ones.
 
 Rows of results are tables, all else is a line each; units follow from names, as in all results
-(``_s`` are seconds, ``_bytes`` bytes, ``_share`` shares). Must not know any study.
+(``_s`` are seconds, ``_bytes`` bytes, ``_share`` shares). Commands and pages of a server use the
+same views. A function of a view is imported when it is called, since commands are made without
+their results. Must not know how parts are drawn.
 """
 
 from __future__ import annotations
@@ -107,18 +109,18 @@ def _view(module: str, prefix: str, *, answer: str, remarks: str | None = None) 
 
 
 _VIEWS: Mapping[str, StudyView] = {
-    "llm": _view("generation", "llm", answer="answers.generation:llm_answer"),
-    "scenario": _view("scenario", "scenario", answer="answers.scenario:scenario_text"),
+    "llm": _view("generation", "llm", answer="generation:llm_answer"),
+    "scenario": _view("scenario", "scenario", answer="scenario:scenario_text"),
     "scale": _view(
         "scaling", "scaling",
-        answer="answers.scaling:scaling_answer", remarks="answers.scaling:scaling_remarks",
+        answer="scaling:scaling_answer", remarks="scaling:scaling_remarks",
     ),
     "train": _view(
         "training", "training",
-        answer="answers.training:training_answer", remarks="answers.training:training_remarks",
+        answer="training:training_answer", remarks="training:training_remarks",
     ),
 }  # fmt: skip
-_ANY = StudyView(from_report("study:study_parts"))
+_ANY = StudyView(study_parts)
 
 
 def view_of_study(name: str) -> StudyView:

@@ -1,4 +1,4 @@
-"""Latencies over mixes of sizes for terminals: tables of mixes and of their sizes, and remarks.
+"""Predictions in several settings for terminals: tables of two dimensions, and of mixes of sizes.
 
 Must not compute results.
 """

@@ -1,4 +1,8 @@
-"""Known systems for terminals. Must not compute results."""
+"""Systems, the networks between them, and the hosts of a fleet: tables for terminals.
+
+From the data that ``--json`` prints. The answer says which system this host is, and how many are
+known. Must not compute results, nor know how they were measured.
+"""
 
 from __future__ import annotations
 

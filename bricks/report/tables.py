@@ -1,4 +1,9 @@
-"""Numbers with units, and lines and tables for terminals, from the data that ``--json`` prints."""
+"""Numbers with units, and lines and tables for terminals, from the data that ``--json`` prints.
+
+Columns of result rows are described once, for terminals and for pages. In narrow terminals the
+cells of a row are listed below its name, because a squeezed table truncates numbers, or breaks
+names letter by letter. Must not compute results, nor know the meaning of tables.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,10 @@
 
 One process for each timeline, one thread for each lane, a slice for each occurrence or node, named
 after its operators so that equal ones have one colour. Both slices of an occurrence carry the same
-facts, and a flow joins them. Must not know how either timeline came about.
+facts, and a flow joins them.
+
+Notes tell of missing, predicted and unmatched occurrences. Must not know how either timeline came
+about.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Trainings for terminals. Must not compute results."""
+"""Trainings: in words, for terminals, and their loss curves as one self-contained HTML file.
+
+See :mod:`bricks.report.page`. Must not compute results, except means of neighbouring losses where
+there are too many.
+"""
 
 from __future__ import annotations
 

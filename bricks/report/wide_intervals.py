@@ -1,7 +1,7 @@
 """Sentences about wide intervals: their causes, and the command that narrows them.
 
-For people, from the reasons that :mod:`bricks.compose.interval_width` gives. Must not know how
-commands are made: the caller brings them.
+For people, from the reasons that :mod:`bricks.compose.interval_width` gives; in a report by share
+of the width. Must not know how commands are made: the caller brings them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Words of answers: latencies with their uncertainty, where they come from, and lists of names."""
+"""Words of answers: quantities with their uncertainty, targets, settings, and lists of names.
+
+Quantities with their intervals are also rows of tables here. Must not compute results.
+"""
 
 from __future__ import annotations
 
@@ -143,11 +146,6 @@ def figure_columns(title: str = "") -> list[Column[FigureRow]]:
         Column("predicted", lambda row: row.unit(row.predicted.value)),
         Column("interval", lambda row: interval_text(row.predicted, row.unit)),
     ]
-
-
-def figure_text(of: Interval, unit: Unit = seconds) -> str:
-    """A value with its interval: ``1.30 ms (1.20 ms … 1.40 ms)``."""
-    return f"{unit(of.value)} ({interval_text(of, unit)})"
 
 
 def target_text(target: Target) -> str:

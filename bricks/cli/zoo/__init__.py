@@ -1,4 +1,4 @@
-"""``bricks zoo``: facts about the models that ship with the package. One command a file."""
+"""``bricks zoo``: the models that ship with the package, and their recipes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``bricks zoo similarity``: which models are made of the same bricks."""
+"""``bricks zoo similarity`` and ``coverage``: bricks that models share, and that are measured.
+
+A model without a plan doesn't stop the others.
+"""
 
 from __future__ import annotations
 

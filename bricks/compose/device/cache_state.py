@@ -2,7 +2,11 @@
 
 A call was measured hot (again and again), cold (after all of the cache was written) and in a walk.
 In a step the cache holds a part of its data; so does it in the walk. Which part follows from the
-bytes that are touched between two uses. Must not know how measurements came about.
+bytes that are touched between two uses.
+
+The distance between two uses decides whether a cache that displaces what was used longest ago still
+holds the data: stack distances (Mattson et al., IBM Systems Journal 1970), in bytes. Must not know
+how measurements came about.
 """
 
 from __future__ import annotations

@@ -1,7 +1,11 @@
 """The host's seconds for each call of a step, from those of calls one by one.
 
 Steps of the system itself tell what a phase takes beyond its calls, if they were measured; else
-constants that were learned from real steps of other programs do. Must not know kernels.
+constants that were learned from real steps of other programs do.
+
+Calls that are timed one by one are made from Python. In a step, modules and the engine of automatic
+differentiation make them, and each costs more or less. Must not know kernels, nor how calls were
+timed.
 """
 
 from __future__ import annotations

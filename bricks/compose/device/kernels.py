@@ -1,7 +1,10 @@
 """The kernels of a step on a device, with the duration of each where it stands in the step.
 
 Durations were measured in walks, hot and cold; the state of the cache and of the clock in a step
-follow from the plan. Must not know when kernels begin.
+follow from the plan.
+
+Products of 16-bit numbers on tensor cores draw more than a card may, if they run for long; then it
+lowers its clock. Walks are too short to feel all of it. Must not know when kernels begin.
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
 """A model's latency on a device, recomposed on two lanes from its bricks' calls and kernels.
 
-The latency is that of a step that is issued call by call and waited for. Must not know how
-measurements came about.
+The latency is that of a step that is issued call by call and waited for.
+
+The host waits for some calls: the kernels of a measured call say that it copies to the host, those
+of a predicted one may not. Calls on the host wait for nothing. Must not know how measurements came
+about.
 """
 
 from __future__ import annotations

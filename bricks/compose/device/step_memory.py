@@ -1,7 +1,14 @@
-"""Where a step's calls find their data: addresses that a caching allocator gives again.
+"""The memory that calls touch, and where they find their data: in a step, and in a walk.
+
+A region is memory that calls share: a storage, or one that was allocated before the step. A call
+that starts no kernel touches nothing.
 
 A storage that is freed gives its address to the next storage of the same size, as PyTorch's caching
-allocator does, so new results often lie where a cache still holds something. Must not know caches.
+allocator does, so new results often lie where a cache still holds something.
+
+A walk visits places of the program. At each, the call runs after the calls just before it, all on
+data of their own; only what these calls made or used is what the call finds again. Must not know
+caches.
 """
 
 from __future__ import annotations

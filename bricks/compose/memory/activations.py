@@ -2,7 +2,14 @@
 
 In the first run, each value is allocated from the arena; from the second on, all values except the
 outputs are in one block, which rarely fits into the arena's free chunks. So the second run needs
-more memory than the first. Must not know weights.
+more memory than the first.
+
+The memory pattern is one block with fixed offsets: the runtime traces the first run for it. The
+arena is best fit with coalescing, over regions that grow by powers of two.
+
+A model of the allocator ``BFCArena`` (after TensorFlow's) with its default settings, so that the
+memory of a run follows from the sizes of its allocations. Only touched bytes are resident: a region
+may be twice as large as its use. The arena never frees a region. Must not know weights.
 """
 
 from __future__ import annotations

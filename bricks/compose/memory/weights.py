@@ -1,9 +1,15 @@
-"""The memory of weights in ONNX Runtime: resident while running, and the peak while loading.
+"""The memory of weights in ONNX Runtime, and of the workspaces of its kernels.
 
 Kernels of products keep a weight packed for their inner loop, instead of the original; blocked
 convolutions keep it reordered. Both forms are made while the session is created, each from the form
 before, so that loading needs more memory than running. Weights are in a file next to the model,
-which the runtime maps: they are copied only if their form changes. Must not know activations.
+which the runtime maps: they are copied only if their form changes.
+
+Workspaces are what kernels allocate from the arena while they run.
+
+They are buffers for im2col, transposed copies, scores of attention. Each rule of ``operators``
+follows from the runtime's resident memory before and during a run of the operator; a test repeats
+the comparison. An operator without a rule has an unknown workspace. Must not know activations.
 """
 
 from __future__ import annotations

@@ -1,6 +1,20 @@
-"""The policy of dynamic batching: a free instance runs the waiting samples, or waits for more.
+"""Policies of batching: dynamic, continuous, and batches that never wait to be filled.
 
-Must not know what a batch is of.
+Dynamic batching: a free instance runs the waiting samples, or waits for more.
+
+Continuous batching: sequences join and leave a running batch between steps.
+
+It is iteration-level scheduling (Yu et al., Orca, OSDI 2022): before each step, one waiting request
+is admitted if the batch has room. Its prompt is a step of its own (prefill), for which the other
+sequences wait. Then one step makes a token of each sequence. KV caches are padded to the longest in
+the batch.
+
+For batches that never wait to be filled, first in, first out, latencies of requests are fast to
+compute.
+
+It simulates what :func:`~bricks.compose.queueing.simulation.simulate` does for batches that never
+wait to be filled, an unbounded queue and processors that stay active. A search over many settings
+needs thousands of such runs. Must not know what a batch is of.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The latency of single runs of a model: an estimated median and a sampled distribution.
 
-Must not know what a run is part of.
+The distribution around the median is from the samples of the model's bricks: a percentile under
+load depends on all of it, outliers included. Must not know queues, nor what a run is part of.
 """
 
 from __future__ import annotations

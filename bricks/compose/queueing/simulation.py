@@ -1,9 +1,13 @@
 """Simulates a server by discrete events: arrivals, a queue, and instances that run requests.
 
-A policy decides what an instance runs next: batches (:mod:`~bricks.compose.queueing.batching`) or
-sequences that join and leave between steps (:mod:`~bricks.compose.queueing.batching`). The queue
-is first in, first out, so the simulation goes from run to run instead of from event to event;
-``tests/studies/serving`` compares it with SimPy. Must not know models or results.
+A policy decides what an instance runs next: batches, or sequences that join and leave between steps
+(both in :mod:`~bricks.compose.queueing.batching`). The queue is first in, first out, so the
+simulation goes from run to run instead of from event to event; ``tests/studies/serving`` compares
+it with SimPy.
+
+Metrics, such as percentiles, are intervals: a server is simulated with latencies at their values
+and with draws of latencies, with the same arrivals and the same noise. Must not know models or
+results.
 """
 
 from __future__ import annotations

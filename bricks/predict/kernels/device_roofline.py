@@ -2,7 +2,18 @@
 
 Factors are shares of the peaks, fitted to measured calls in ever smaller groups: all, those in a
 state of the cache, those of an operator, and those with its tags. Each group is the prior of the
-next. Must not know how residuals are used.
+next.
+
+Matrix products take the seconds of their tiles, in waves over the multiprocessors.
+
+A product is cut into tiles of its result, and each multiprocessor computes one at a time: the last
+tiles of a row and the last wave are paid for in full, however little of them is used. Where tiles
+are few, their terms are cut too, and the partial sums are added up by another kernel. A tile takes
+what its operations take, or what it takes to load its rows and columns from the L2 cache.
+
+Source: NVIDIA, *Matrix Multiplication Background User's Guide* (tile sizes of cuBLAS, tile and wave
+quantization) and *Convolutional Layers User's Guide* (quantization effects). Must not know how
+residuals are used.
 """
 
 from __future__ import annotations

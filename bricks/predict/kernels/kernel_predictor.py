@@ -2,7 +2,11 @@
 
 Each family of kernels has a roofline in units of the measured card's published peaks, and a
 Gaussian process of what calls take beyond it. Seconds on other cards follow from those on this one.
-Must not know how kernels were measured, nor how they are added up.
+
+The part of a duration that the bytes explain scales with the bandwidths, the part that the
+operations explain with the peaks. What is left scales with the clocks of all multiprocessors, and a
+kernel's floor with the clock of one. Must not know how kernels were measured, nor how calls follow
+each other.
 """
 
 from __future__ import annotations

@@ -1,9 +1,12 @@
-"""What was learned of the kernels of targets, in a file next to their measurements.
+"""What was learned of the calls of targets, on device and host, in a file beside measurements.
 
 A file is NumPy's archive of arrays (``.npz``): ``about`` is JSON in UTF-8; each target has the
 factors of its roofline, and each of its families three arrays, all named by the target's number in
-``about``, which also has the host's times for calls. Nothing is pickled. Must not know where files
-are stored.
+``about``, which also has the host's times for calls. Nothing is pickled.
+
+The host's seconds for calls that nobody measured follow from those of measured calls: calls of an
+operator take about as long whatever the shapes; each tensor of a list adds a little. Must not know
+where files are stored, nor how calls follow each other in a step.
 """
 
 from __future__ import annotations

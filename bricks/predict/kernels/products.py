@@ -1,6 +1,15 @@
-"""Work of matrix products and attention.
+"""Work of matrix products, convolutions and attention, and of whole layers of transformers.
 
-Must not know durations.
+A convolution is a product of matrices: pixels by outputs, over the terms of a window. Its kernels
+want channels innermost, and a multiple of 16 bytes of them: images in the other layout are copied
+before and after, others are padded by a copy. Only where a window is one pixel are images already
+matrices. Groups run one after another, those of one channel without tensor cores.
+
+Source: NVIDIA, *Convolutional Layers User's Guide* (implicit products, channels in and out, layouts
+of tensors).
+
+Calls of whole layers are several others: their parts are predicted as if they were called one by
+one. Must not know durations.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The work of a call on a GPU, and the sizes and tags on which its speed depends.
 
-Must not know operators, nor any card.
+Calls that are bound by memory have theirs here: pointwise operators, reductions, copies, indexing.
+Must not know durations, nor any card.
 """
 
 from __future__ import annotations
