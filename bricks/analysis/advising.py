@@ -86,7 +86,20 @@ class Question:
 def advise(workspace: Workspace, model: CandidateModel, question: Question) -> Candidate:
     """The settings of ``model`` that answer ``question``."""
     if question.qps is None:
-        return _timed(workspace, model, question)
+        settings: list[AdvisedSetting] = []
+        failures: list[NoSetting] = []
+        for batch in question.batches or (None,):
+            sized = model.read(batch)
+            if isinstance(sized, Unread):
+                return Candidate(model=model.name, unread=sized.error)
+            for target in question.targets:
+                try:
+                    settings.append(_run(workspace, sized, target, question, batch))
+                except BricksError as error:
+                    failures.append(
+                        NoSetting(model=model.name, target=target, batch=batch, error=str(error))
+                    )
+        return Candidate(model=model.name, settings=tuple(settings), failures=tuple(failures))
     return _served(_KnownModel(workspace, model), question)
 
 
@@ -103,24 +116,6 @@ def agreements(workspace: Workspace, model: CandidateModel, question: Question) 
     known = [t for t in workspace.known.systems.targets() if t.system.key in systems]
     runtime = workspace.runtime.backend
     return [a for a in kept(of.name, of.digest, known) if runtime in (a.one, a.other)]
-
-
-def _timed(workspace: Workspace, model: CandidateModel, question: Question) -> Candidate:
-    """Single runs of ``model`` on all targets, in all batches."""
-    settings: list[AdvisedSetting] = []
-    failures: list[NoSetting] = []
-    for batch in question.batches or (None,):
-        sized = model.read(batch)
-        if isinstance(sized, Unread):
-            return Candidate(model=model.name, unread=sized.error)
-        for target in question.targets:
-            try:
-                settings.append(_run(workspace, sized, target, question, batch))
-            except BricksError as error:
-                failures.append(
-                    NoSetting(model=model.name, target=target, batch=batch, error=str(error))
-                )
-    return Candidate(model=model.name, settings=tuple(settings), failures=tuple(failures))
 
 
 def _run(
@@ -255,15 +250,9 @@ def _served(model: _KnownModel, question: Question) -> Candidate:
                 )
     if question.batches is None:
         tried += _larger(model, tried, question)
-    return _candidate(model.name, tried, failures, question)
-
-
-def _candidate(
-    name: str, tried: Sequence[_Tried], failures: Sequence[NoSetting], question: Question
-) -> Candidate:
     assert question.qps is not None
-    settings = tuple(of.advised(name, question.qps) for of in tried)
-    candidate = Candidate(model=name, settings=settings, failures=tuple(failures))
+    settings = tuple(of.advised(model.name, question.qps) for of in tried)
+    candidate = Candidate(model=model.name, settings=settings, failures=tuple(failures))
     rates = (of.served for of, setting in zip(tried, settings, strict=True)
              if setting is candidate.best)  # fmt: skip
     served = next(rates, None)

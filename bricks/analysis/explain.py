@@ -175,7 +175,10 @@ class Explainer:
         features = self._features(plan)
         measured = [each for each in estimate.shares if not each.predicted and each.occurrences > 0]
         works = {share.brick: same_work(features[share.brick]) for share in measured}
-        self._find_fastest(works.values())
+        new = [work for work in dict.fromkeys(works.values()) if work not in self._fastest]
+        self._fastest |= dict.fromkeys(new)
+        for target in self._same_host_targets() if new else ():
+            self._consider(target, new)
         faster = {}
         for share in measured:
             best = self._fastest[works[share.brick]]
@@ -183,13 +186,6 @@ class Explainer:
             if best is not None and best.latency_s < (1 - _NOTABLE) * own_s:
                 faster[share.brick] = best
         return faster
-
-    def _find_fastest(self, works: Iterable[Work]) -> None:
-        """Find the fastest known of each work, on the target's system with as many threads."""
-        new = [work for work in dict.fromkeys(works) if work not in self._fastest]
-        self._fastest |= dict.fromkeys(new)
-        for target in self._same_host_targets() if new else ():
-            self._consider(target, new)
 
     def _same_host_targets(self) -> Iterable[Target]:
         own = self._target

@@ -161,7 +161,9 @@ class _TargetPlans:
             target_data(store, name, target, known, digests)
             for name, target, known in zip(self.names, self.both, labelled, strict=True)
         )
-        return _with_operators(store, difference(old_data, new_data, digests))
+        of = difference(old_data, new_data, digests)
+        bricks = store.plans.load_bricks(of.keys)
+        return of.with_operators({key: brick.operators for key, brick in bricks.items()})
 
 
 def _targets(store: Reading, old: str, new: str) -> tuple[tuple[Target, Target], list[str]]:
@@ -182,11 +184,6 @@ def _targets(store: Reading, old: str, new: str) -> tuple[tuple[Target, Target],
             f" the host's work: 'bricks predict MODEL --on {systems}' compares whole steps"
         )
     return both, names
-
-
-def _with_operators(store: Reading, of: Difference) -> Difference:
-    bricks = store.plans.load_bricks(of.keys)
-    return of.with_operators({key: brick.operators for key, brick in bricks.items()})
 
 
 def _plans(store: Reading, both: tuple[Target, Target], cut: str) -> list[dict[str, Plan]]:

@@ -22,7 +22,7 @@ from bricks.studies.options import option, systems_option
 from bricks.units.quantities import seconds_of, whole_numbers_of
 
 if TYPE_CHECKING:
-    from bricks.analysis.advice import Candidate, Deciding, SloAdvice
+    from bricks.analysis.advice import Candidate, Deciding
     from bricks.analysis.advising import CandidateModel, Question
     from bricks.compose.interval_width import Remedy
     from bricks.graph.model import Model
@@ -120,7 +120,26 @@ def advise(
 
     settings.refuse(slo)
     with open_workspace(options, elsewhere=bool(_names(settings))) as workspace:
-        advice = _advice(workspace, options, slo, settings)
+        from bricks.analysis.advice import SloAdvice, best_first
+        from bricks.analysis.advising import advise as advise_on
+        from bricks.analysis.advising import agreements
+
+        question = _question(slo, settings, [*known_targets(workspace, _names(settings))])
+        models = _models(workspace, options, question)
+        advised = []
+        for number, model in enumerate(models):
+            workspace.progress(f"advising on {model.name}", number / len(models))
+            advised.append(advise_on(workspace, model, question))
+        candidates = tuple(sorted(advised, key=best_first))
+        deciding = tuple(_deciding(workspace, options, models, candidates))
+        advice = SloAdvice(
+            slo_s=question.slo_s,
+            percentile=question.counted_percentile,
+            qps=slo.qps,
+            candidates=candidates,
+            deciding=deciding,
+            agreements=tuple(a for model in models for a in agreements(workspace, model, question)),
+        )
     answer = advice_text(advice)
     if options.general.json:
         print_json({"answer": answer, **facts(advice)})
@@ -135,32 +154,6 @@ def _names(settings: SettingOptions) -> Sequence[str]:
     return () if settings.systems in (None, ("all",)) else settings.systems or ()
 
 
-def _advice(
-    workspace: Workspace, options: SurveyOptions, slo: SloOptions, settings: SettingOptions
-) -> SloAdvice:
-    """The advice on all candidates, the best first."""
-    from bricks.analysis.advice import SloAdvice, best_first
-    from bricks.analysis.advising import advise as advise_on
-    from bricks.analysis.advising import agreements
-
-    question = _question(slo, settings, [*known_targets(workspace, _names(settings))])
-    models = _models(workspace, options, question)
-    advised = []
-    for number, model in enumerate(models):
-        workspace.progress(f"advising on {model.name}", number / len(models))
-        advised.append(advise_on(workspace, model, question))
-    candidates = tuple(sorted(advised, key=best_first))
-    deciding = tuple(_deciding(workspace, options, models, candidates))
-    return SloAdvice(
-        slo_s=question.slo_s,
-        percentile=question.counted_percentile,
-        qps=slo.qps,
-        candidates=candidates,
-        deciding=deciding,
-        agreements=tuple(a for model in models for a in agreements(workspace, model, question)),
-    )
-
-
 def _question(slo: SloOptions, settings: SettingOptions, known: Sequence[Target]) -> Question:
     from bricks.analysis.advising import Question
 
@@ -172,7 +165,15 @@ def _question(slo: SloOptions, settings: SettingOptions, known: Sequence[Target]
         listed = ",".join(map(str, numbers))
         raise UsageError(f"nothing is measured with so many threads: give --threads {listed}")
     if settings.instances is not None:
-        _refuse_crowding(targets, min(settings.instances))
+        instances = min(settings.instances)
+        from bricks.studies.serving.service import most_instances
+
+        most = max(map(most_instances, targets))
+        if instances > most:
+            raise UsageError(
+                f"no known system has cores for {instances} instances: give --instances"
+                f" {most} or less"
+            )
     return Question(
         targets=targets,
         slo_s=slo.slo_s,
@@ -181,17 +182,6 @@ def _question(slo: SloOptions, settings: SettingOptions, known: Sequence[Target]
         batches=settings.batches if slo.qps is None else settings.batching,
         instances=settings.instances,
     )
-
-
-def _refuse_crowding(targets: Sequence[Target], instances: int) -> None:
-    """:class:`UsageError` if no target has a core for each thread of so many instances."""
-    from bricks.studies.serving.service import most_instances
-
-    most = max(map(most_instances, targets))
-    if instances > most:
-        raise UsageError(
-            f"no known system has cores for {instances} instances: give --instances {most} or less"
-        )
 
 
 def _models(

@@ -79,7 +79,15 @@ def import_trace(
     if output.json:
         print_json({"file": str(path), **_facts(imported)})
     else:
-        _show(path, imported)
+        runtime, merged = imported.target.runtime, imported.merged
+        new = f"new: {merged.measurements} measurements, {merged.rounds} rounds"
+        show(
+            f"{path}: {imported.matched} of {imported.calls} calls are {imported.bricks} known"
+            f" bricks; {new if merged.rounds else 'nothing new'}",
+            f"system {imported.target.system.name}, {runtime.backend} {runtime.version},"
+            f" {runtime.provider}, threads: {runtime.threads}",
+        )
+        show_notes(*_remarks(imported))
 
 
 @contextmanager
@@ -118,18 +126,6 @@ def _facts(imported: ImportedTrace) -> dict[str, Any]:
         "loose_kernels": imported.loose_kernels,
         **asdict(imported.merged),
     }
-
-
-def _show(path: Path, imported: ImportedTrace) -> None:
-    runtime, merged = imported.target.runtime, imported.merged
-    new = f"new: {merged.measurements} measurements, {merged.rounds} rounds"
-    show(
-        f"{path}: {imported.matched} of {imported.calls} calls are {imported.bricks} known bricks;"
-        f" {new if merged.rounds else 'nothing new'}",
-        f"system {imported.target.system.name}, {runtime.backend} {runtime.version},"
-        f" {runtime.provider}, threads: {runtime.threads}",
-    )
-    show_notes(*_remarks(imported))
 
 
 def _remarks(imported: ImportedTrace) -> Iterator[str]:

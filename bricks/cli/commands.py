@@ -87,7 +87,14 @@ class LazyCommands(Mapping[str, Any]):
             return self._now(*FORMER[name])
         if name not in self._built:
             function = _own(name) if name in NAMES else _of_others(name)
-            self._built[name] = self._prepare(_typer_command(name, function))
+            app = function
+            if not isinstance(function, typer.Typer):
+                app = typer.Typer(add_completion=False)
+                app.command(name)(function)
+            command = typer.main.get_command(app)
+            command.name = name
+            convert_sparingly(command)
+            self._built[name] = self._prepare(command)
         return self._built[name]
 
     def _now(self, name: str, *below: str) -> Any:
@@ -125,17 +132,6 @@ def _of_others(name: str) -> Any:
     from bricks.cli.study import command_of
 
     return command_of(study)
-
-
-def _typer_command(name: str, function: Any) -> Any:
-    app = function
-    if not isinstance(function, typer.Typer):
-        app = typer.Typer(add_completion=False)
-        app.command(name)(function)
-    command = typer.main.get_command(app)
-    command.name = name
-    convert_sparingly(command)
-    return command
 
 
 def convert_sparingly(command: Any) -> None:

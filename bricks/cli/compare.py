@@ -40,7 +40,13 @@ def compare(options: EstimateOptions, detail: DetailOptions) -> None:
                 warn_of_denormals(model)
         result = compare_models(workspace, models)
     words = list(map(read.word, models))
-    shown = _shown(result, options, words)
+    from bricks.studies.inference.result import ModelComparison
+
+    remedies = Remedies("compare", options)
+    shown = [
+        remedies.shown(row.model, row.estimate, word) if isinstance(row, ModelComparison) else None
+        for row, word in zip(result.rows, words, strict=True)
+    ]
     answer = comparison_answer(result)
     if options.general.json:
         print_json({"answer": answer, **json_of(_advised(result, shown))})
@@ -49,19 +55,6 @@ def compare(options: EstimateOptions, detail: DetailOptions) -> None:
         named = {row.model: word for row, word in zip(result.rows, words, strict=True) if word}
         _show(answer, result, estimates, named, every=detail.every)
     finish(result.errors)
-
-
-def _shown(
-    result: Comparison, options: EstimateOptions, words: Sequence[str | None]
-) -> list[ShownEstimate | None]:
-    """The estimate of each row, with the command that would narrow its interval."""
-    from bricks.studies.inference.result import ModelComparison
-
-    remedies = Remedies("compare", options)
-    return [
-        remedies.shown(row.model, row.estimate, word) if isinstance(row, ModelComparison) else None
-        for row, word in zip(result.rows, words, strict=True)
-    ]
 
 
 def _advised(result: Comparison, shown: Sequence[ShownEstimate | None]) -> Comparison:

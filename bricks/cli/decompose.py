@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -45,19 +44,13 @@ def decompose(options: CommonOptions, checks: VerifyOptions, detail: DetailOptio
     if options.general.json:
         print_json({"answer": answer, "models": rows, "union": union})
     elif decomposed:
-        _show(answer, rows, union, every=detail.every)
+        from bricks.report.models import decomposition_table
+
+        verdicts = [_verdict(row) for row in rows if row.get("exact") is not None]
+        assumed = [f"{row['model']}: {line}" for row in rows for line in row["assumed"]]
+        table = decomposition_table(rows, union)
+        show_answer(answer, table, *verdicts, remarks=assumed, every=detail.every)
     finish(row["error"] for row in rows if row["error"] is not None)
-
-
-def _show(
-    answer: str, rows: Sequence[dict[str, Any]], union: dict[str, Any], *, every: bool
-) -> None:
-    from bricks.report.models import decomposition_table
-
-    verdicts = [_verdict(row) for row in rows if row.get("exact") is not None]
-    assumed = [f"{row['model']}: {line}" for row in rows for line in row["assumed"]]
-    table = decomposition_table(rows, union)
-    show_answer(answer, table, *verdicts, remarks=assumed, every=every)
 
 
 def _row(workspace: Workspace, result: DecomposedModel | Unread, verify: bool) -> dict[str, Any]:
@@ -68,17 +61,6 @@ def _row(workspace: Workspace, result: DecomposedModel | Unread, verify: bool) -
         return {"model": result.name, **_nothing(), **unknown, **rest, "error": result.error}
     model, decomposition = result.model, result.decomposition
     facts = {"model": model.name, **_counts([decomposition]), **unknown, **rest, "error": None}
-    facts["assumed"] = _assumed(model, decomposition)
-    facts["denormal_share"] = warn_of_denormals(model)
-    if verify:
-        try:
-            facts |= _verified(workspace, model)
-        except BricksError as error:
-            facts["error"] = str(error)
-    return facts
-
-
-def _assumed(model: Model, decomposition: Decomposition) -> list[str]:
     # Imported here, so that the other commands need not import it.
     from bricks.graph.model_metadata import known_values
     from bricks.graph.view import graph_of, parse_model
@@ -86,7 +68,14 @@ def _assumed(model: Model, decomposition: Decomposition) -> list[str]:
 
     proto = parse_model(model.skeleton)
     lines = assumptions(graph_of(proto), specified=known_values(proto).keys())
-    return [*lines, *decomposition.plan.assumed]
+    facts["assumed"] = [*lines, *decomposition.plan.assumed]
+    facts["denormal_share"] = warn_of_denormals(model)
+    if verify:
+        try:
+            facts |= _verified(workspace, model)
+        except BricksError as error:
+            facts["error"] = str(error)
+    return facts
 
 
 def _verified(workspace: Workspace, model: Model) -> dict[str, Any]:

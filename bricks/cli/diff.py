@@ -110,7 +110,12 @@ def diff(asked: DiffOptions, measured: VersionOptions, output: DiffOutput) -> No
     if output.general.json:
         print_json({"answer": answer, **facts(result)})
     else:
-        _show(answer, result, every=output.detail.every)
+        from bricks.report.difference import difference_parts, difference_remarks, difference_tables
+
+        if output.detail.every:
+            show_answer(answer, *difference_parts(result))
+        else:
+            show_answer(answer, *difference_tables(result), remarks=difference_remarks(result))
     finish(_errors(result))
 
 
@@ -146,15 +151,6 @@ def _options(
         ),
         measuring=MeasuringOptions(precision=measured.precision),
     )
-
-
-def _show(answer: str, result: TargetDiff, *, every: bool) -> None:
-    from bricks.report.difference import difference_parts, difference_remarks, difference_tables
-
-    if every:
-        show_answer(answer, *difference_parts(result))
-    else:
-        show_answer(answer, *difference_tables(result), remarks=difference_remarks(result))
 
 
 def _errors(result: TargetDiff) -> list[str]:

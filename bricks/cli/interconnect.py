@@ -93,11 +93,13 @@ def measure(network: NewNetwork, asked: CollectiveOptions, output: CacheOptions)
     Measured are processes that really communicate, a core for each. Sizes that would take over ten
     seconds are left out. Example: bricks interconnect measure lan --bandwidth 1Gbit --computing
     """
+    from bricks.network.collective import OPERATIONS, operation_of
     from bricks.session.networks import NetworkRequest
     from bricks.store import Store
 
+    operations = tuple(map(operation_of, asked.operations or OPERATIONS))
     request = NetworkRequest(
-        network.name, asked.ranks, asked.backend, _operations(asked.operations),
+        network.name, asked.ranks, asked.backend, operations,
         _sizes(asked.max_bytes), asked.computing, asked.again,
     )  # fmt: skip
     with Store.open(output.cache) as store, terminal_progress() as progress:
@@ -107,20 +109,16 @@ def measure(network: NewNetwork, asked: CollectiveOptions, output: CacheOptions)
             done = _locally(store, request, asked.link.bandwidth, progress)
         measured = _called(store, network.name)
     facts = {**_facts(measured), **_done(done)}
-    _note_left_out(done)
-    if output.json:
-        print_json(facts)
-        return
-    show(f"{network.name}: {_counted(done)}.")
-    _show_network(facts)
-
-
-def _note_left_out(done: NetworkMeasured) -> None:
     from bricks.network.collective import Collective
 
     for key in done.done.left_out:
         of = Collective.of(key)
         note(f"{key if of is None else of.title} would take too long, and was left out")
+    if output.json:
+        print_json(facts)
+        return
+    show(f"{network.name}: {_counted(done)}.")
+    _show_network(facts)
 
 
 def _counted(done: NetworkMeasured) -> str:
@@ -170,13 +168,6 @@ def show_network(network: KnownNetwork, output: CacheOptions) -> None:
         print_json(facts)
     else:
         _show_network(facts)
-
-
-def _operations(names: list[str] | None) -> tuple[str, ...]:
-    """The collectives called ``names``, as the network package names them; None: all."""
-    from bricks.network.collective import OPERATIONS, operation_of
-
-    return tuple(map(operation_of, names or OPERATIONS))
 
 
 def _sizes(max_bytes: int) -> tuple[int, ...]:

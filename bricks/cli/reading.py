@@ -63,7 +63,20 @@ def read_all(
     models: list[Model | Unread] = []
     private_bricks: list[Brick] = []
     words: dict[str, str] = {}
-    read_options = _read_options(options)
+    from bricks.system import physical_cores
+
+    read_options = ReadOptions(
+        batch=options.models.batch,
+        shapes=shapes_of(options.models),
+        values=values_of(options.models),
+        granularity=options.runtime.granularity,
+        runtime=runtime_of(options),
+        threads=options.runtime.threads or physical_cores(),
+        device=options.runtime.device,
+        python=options.runtime.python,
+        seed=options.models.seed,
+        quantize=options.models.quantize,
+    )
     new: dict[str, str] = {}
     for reference in _references(options):
         for result in _opened(reference, read_options, new):
@@ -117,24 +130,6 @@ def _few(names: Sequence[str]) -> str:
     """A few names, and the number of the others."""
     more = len(names) - _MOST_NAMED
     return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more models" if more > 0 else "")
-
-
-def _read_options(options: CommonOptions) -> ReadOptions:
-    """The shapes, values and runtime with which all models are read."""
-    from bricks.system import physical_cores
-
-    return ReadOptions(
-        batch=options.models.batch,
-        shapes=shapes_of(options.models),
-        values=values_of(options.models),
-        granularity=options.runtime.granularity,
-        runtime=runtime_of(options),
-        threads=options.runtime.threads or physical_cores(),
-        device=options.runtime.device,
-        python=options.runtime.python,
-        seed=options.models.seed,
-        quantize=options.models.quantize,
-    )
 
 
 def shapes_of(options: ModelOptions) -> dict[str, tuple[int | None, ...]]:

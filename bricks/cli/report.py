@@ -225,7 +225,12 @@ def report(general: GeneralOptions, models: SurveyedModels, asked: ReportOptions
 
     check_page(asked.out)
     refuse_missing_cache(general.cache)
-    options = _options(general, models, asked)
+    runtime = RuntimeOptions(
+        name=asked.runtimes[0] if asked.runtimes else RUNTIME,
+        granularity=asked.granularity,
+        threads=asked.threads[0] if asked.threads else None,
+    )
+    options = CommonOptions(general=general, models=models, runtime=runtime)
     elsewhere = asked.systems is not None  # whose runtime need not be installed here
     with open_workspace(options, elsewhere=elsewhere) as workspace, _all_objects_kept():
         read = _read(options)
@@ -272,18 +277,6 @@ def _all_objects_kept() -> Iterator[None]:
     finally:
         if collected:
             gc.enable()
-
-
-def _options(
-    general: GeneralOptions, models: SurveyedModels, asked: ReportOptions
-) -> CommonOptions:
-    """The options that models are read with, and that a workspace is opened with."""
-    runtime = RuntimeOptions(
-        name=asked.runtimes[0] if asked.runtimes else RUNTIME,
-        granularity=asked.granularity,
-        threads=asked.threads[0] if asked.threads else None,
-    )
-    return CommonOptions(general=general, models=models, runtime=runtime)
 
 
 def _read(options: CommonOptions) -> ReadModels | None:

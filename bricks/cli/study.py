@@ -113,7 +113,11 @@ def command_of(offer: StudyOffer, files: Sequence[File] = ()) -> Callable[..., N
         *map(_of_file, files),
         *(parameters_of(CheckOptions) if offer.checks else ()),
         *(parameters_of(DetailOptions) if view.details is not None else ()),
-        *parameters_of(StudySettings, without=_without(offer), defaults=_defaults(offer)),
+        *parameters_of(
+            StudySettings,
+            without=_without(offer),
+            defaults=({} if offer.runtime is None else {"runtime": offer.runtime}),
+        ),
     ]
 
     def called(**values: Any) -> None:
@@ -132,10 +136,6 @@ def command_of(offer: StudyOffer, files: Sequence[File] = ()) -> Callable[..., N
 def _without(offer: StudyOffer) -> Collection[str]:
     """The settings that the command of ``offer`` lacks."""
     return offer.without | _NEVER | (frozenset() if offer.of_models else _OF_MODELS)
-
-
-def _defaults(offer: StudyOffer) -> Mapping[str, Any]:
-    return {} if offer.runtime is None else {"runtime": offer.runtime}
 
 
 def _answer(

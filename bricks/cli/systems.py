@@ -86,7 +86,13 @@ def systems(context: typer.Context, output: CacheOptions, detail: DetailOptions)
     if output.json:
         print_json({"answer": answer, "this_host": here.to_json(), "systems": rows})
     else:
-        _show(answer, here, rows, published.systems.all(), every=detail.every)
+        from bricks.report.systems import systems_details, systems_parts
+
+        parts = systems_parts(rows)
+        if detail.every:
+            names = {system.key: system.name for system in published.systems.all()}
+            parts += [*([""] if parts else []), *systems_details(here.identity, rows, names)]
+        show_answer(answer, *parts, every=detail.every)
 
 
 def _rows(
@@ -103,23 +109,6 @@ def _rows(
         }
         for system in systems
     ]
-
-
-def _show(
-    answer: str,
-    here: System,
-    rows: Sequence[dict[str, Any]],
-    published: Sequence[System],
-    *,
-    every: bool,
-) -> None:
-    from bricks.report.systems import systems_details, systems_parts
-
-    parts = systems_parts(rows)
-    if every:
-        names = {system.key: system.name for system in published}
-        parts += [*([""] if parts else []), *systems_details(here.identity, rows, names)]
-    show_answer(answer, *parts, every=every)
 
 
 @app.command()
@@ -207,7 +196,11 @@ def _on(workspace: Workspace, name: str, like: Sequence[Target]) -> Sequence[Tar
     known, runtime = workspace.known.systems.targets(), workspace.runtime
     systems = systems_called((target.system for target in known), name)
     keys = {system.key for system in systems}
-    predicted = unmeasured_targets(systems, known) if keys.isdisjoint(_keys(known)) else ()
+    predicted = (
+        unmeasured_targets(systems, known)
+        if keys.isdisjoint({target.system.key for target in known})
+        else ()
+    )
     there = [target for target in like if target.system.key in keys]
     there += [target for target in predicted if target.runtime == as_there(runtime, target)]
     if not there:
@@ -215,7 +208,3 @@ def _on(workspace: Workspace, name: str, like: Sequence[Target]) -> Sequence[Tar
             f"system {name!r} was not measured with {runtime.backend} like that: leave it out"
         )
     return there
-
-
-def _keys(targets: Sequence[Target]) -> set[str]:
-    return {target.system.key for target in targets}

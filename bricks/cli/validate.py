@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from bricks.graph.model import Model
     from bricks.session.workspace import Workspace
     from bricks.sources import Unread
-    from bricks.studies.numerics.results import MissingRuntime, OperatorComparison
+    from bricks.studies.numerics.results import MissingRuntime
 
 # The precision of latencies: operators are compared with each other, not added up.
 PRECISION, MAX_ROUNDS = 0.02, 12
@@ -176,27 +176,19 @@ def operators(
     note_missing(result.missing)
     page = out if result.operators else None
     if page is not None:
-        _write_page(result, page)
+        from bricks._version import __version__
+        from bricks.report.operators import operator_page
+
+        write_page(page, operator_page(result, version=__version__, made=today()))
     if options.general.json:
         print_json(json_of(result) | {"page": None if page is None else str(page)})
     elif result.operators:
-        _show(result, page)
+        from bricks.report.operators import operator_lines, operator_table
+
+        show(operator_table(result), *operator_lines(result))
+        if page is not None:
+            show("", f"{page}: open it in any browser.")
     finish(result.errors)
-
-
-def _show(result: OperatorComparison, page: Path | None) -> None:
-    from bricks.report.operators import operator_lines, operator_table
-
-    show(operator_table(result), *operator_lines(result))
-    if page is not None:
-        show("", f"{page}: open it in any browser.")
-
-
-def _write_page(result: OperatorComparison, out: Path) -> None:
-    from bricks._version import __version__
-    from bricks.report.operators import operator_page
-
-    write_page(out, operator_page(result, version=__version__, made=today()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

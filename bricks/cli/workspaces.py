@@ -210,7 +210,9 @@ def load_rule(text: str) -> Rule:
     if not (origin and separator and name):
         raise UsageError(f"--overlap-rule {text!r} names no rule: give FILE.py:NAME or MODULE:NAME")
     try:
-        module = _from_file(Path(origin)) if origin.endswith(".py") else _named(origin)
+        module = (
+            _from_file(Path(origin)) if origin.endswith(".py") else importlib.import_module(origin)
+        )
     except Exception as exc:  # any error of the user's code
         raise UsageError(
             f"--overlap-rule {text!r}: {origin} cannot be loaded"
@@ -221,10 +223,6 @@ def load_rule(text: str) -> Rule:
         what = "nothing" if rule is None else f"a {type(rule).__name__}"
         raise UsageError(f"--overlap-rule {text!r}: {name} is {what} in {origin}, not a function")
     return rule
-
-
-def _named(name: str) -> ModuleType:
-    return importlib.import_module(name)
 
 
 def _from_file(path: Path) -> ModuleType:

@@ -126,7 +126,8 @@ class Numbering:
         self._graph, self._in_place = graph, in_place
         self._weights: dict[str, int] = {}
         self._made: set[str] = set()
-        self._read_by_shared = _read_by_shared_layers(graph, cut)
+        shared = (i for window in cut if window.repeats is not None for i in window.nodes)
+        self._read_by_shared = {name for i in shared for name in used_values(graph.nodes[i])}
 
     def values(self, names: Iterable[str]) -> tuple[int, ...]:
         """The numbers of the values ``names``, in order."""
@@ -137,7 +138,10 @@ class Numbering:
         occurrence = Occurrence(
             brick=piece.brick.key,
             inputs=self.values(piece.inputs),
-            outputs=tuple(self._output(name) for name in piece.outputs),
+            outputs=tuple(
+                (self._new(name) if name in self._made else self._number(name))
+                for name in piece.outputs
+            ),
             nodes=len(window.nodes),
             in_place=self._overwritten(piece),
             weights=tuple(map(self._weight, piece.weights)),
@@ -151,9 +155,6 @@ class Numbering:
         if name not in self.numbers:
             self.numbers[name] = self._new(name)
         return self.numbers[name]
-
-    def _output(self, name: str) -> int:
-        return self._new(name) if name in self._made else self._number(name)
 
     def _new(self, name: str) -> int:
         self.types.append(self._graph.types[name])
@@ -173,12 +174,6 @@ class Numbering:
         for position, name in enumerate(piece.values):
             if name in hidden and name not in self._made:
                 yield position, self._number(name)
-
-
-def _read_by_shared_layers(graph: Graph, cut: Sequence[Window]) -> set[str]:
-    """Values read by layers that belong to two bricks: one of the two may hide such a value."""
-    shared = (i for window in cut if window.repeats is not None for i in window.nodes)
-    return {name for i in shared for name in used_values(graph.nodes[i])}
 
 
 def memory_of(

@@ -126,7 +126,14 @@ def work_queue(
     Models named in ``errors`` are left out. An effort or a budget is for one host to spend, so the
     work is then one batch, None; else it is divided. Raises StoreError where the cache is damaged.
     """
-    jobs = _jobs(store, [m for m in models if m.name not in errors], options, target)
+    granularity = str(Granularity.parse(options.granularity))
+    jobs: list[ModelJob] = []
+    for model in [m for m in models if m.name not in errors]:
+        known = store.plans.load(model.digest, granularity, target.key, name=model.name)
+        if known is not None:
+            plan, wall_s = known
+            bricks = store.plans.load_bricks(plan.keys)
+            jobs.append(ModelJob(model, Decomposition(plan, bricks, wall_s), whole=False))
     keys = sorted({key for job in jobs for key in job.keys})
     settled = store.measurements.results(target.key, keys)
     missing = {
@@ -143,21 +150,6 @@ def work_queue(
         parts = batches(spread_out(jobs, missing, needs_of(jobs)), missing, most)
         waiting = [tuple(sorted(missing.intersection(part.keys))) for part in parts]
     return WorkQueue(target, frozenset(keys), errors, deque(waiting), divided)
-
-
-def _jobs(
-    store: Store, models: Sequence[Model], options: Options, target: Target
-) -> list[ModelJob]:
-    """The bricks of each model whose plan for ``target`` is in ``store``."""
-    granularity = str(Granularity.parse(options.granularity))
-    jobs: list[ModelJob] = []
-    for model in models:
-        known = store.plans.load(model.digest, granularity, target.key, name=model.name)
-        if known is not None:
-            plan, wall_s = known
-            bricks = store.plans.load_bricks(plan.keys)
-            jobs.append(ModelJob(model, Decomposition(plan, bricks, wall_s), whole=False))
-    return jobs
 
 
 class FleetWork:

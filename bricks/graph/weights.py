@@ -52,7 +52,13 @@ def own_weights(model: Model) -> dict[str, np.ndarray]:
     graph = onnx.ModelProto.FromString(model.skeleton).graph
     external = [tensor for tensor in graph.initializer if is_referenced(tensor)]
     try:
-        _check_files(model, external)
+        locations = [reference(tensor).location for tensor in external]
+        for location in dict.fromkeys(locations):
+            if locate(model.folder, location) is None:
+                raise ModelError(
+                    f"{model.name}: data file '{location}' is missing in {model.folder}:"
+                    f" {locations.count(location)} weights lack their values"
+                )
         return {tensor.name: _values(model, tensor) for tensor in external}
     except PayloadError as exc:
         raise ModelError(f"{model.name}: {exc}") from exc
@@ -94,17 +100,6 @@ def with_values(proto: onnx.ModelProto, weights: Mapping[str, np.ndarray]) -> on
         if tensor.name in weights:
             store_inline(tensor, weights[tensor.name])
     return copy
-
-
-def _check_files(model: Model, tensors: list[onnx.TensorProto]) -> None:
-    """Raise before reading if a data file is missing; the message counts the missing weights."""
-    locations = [reference(tensor).location for tensor in tensors]
-    for location in dict.fromkeys(locations):
-        if locate(model.folder, location) is None:
-            raise ModelError(
-                f"{model.name}: data file '{location}' is missing in {model.folder}:"
-                f" {locations.count(location)} weights lack their values"
-            )
 
 
 def _values(model: Model, tensor: onnx.TensorProto) -> np.ndarray:

@@ -45,7 +45,7 @@ from bricks.system import ForeignLoad
 
 if TYPE_CHECKING:
     from bricks.measure.campaign_result import Progress
-    from bricks.measure.conditions import Conditions, StopRule
+    from bricks.measure.conditions import Conditions
     from bricks.measure.further_copies import FurtherCopies
     from bricks.measure.supervisor import Supervisor
     from bricks.store import Claim, Store
@@ -130,7 +130,23 @@ class Campaign:
             self._store, self._target, self._conditions,
             Deadline.after(self._conditions.budget_s), needs_of(jobs), self._tasks,
         )  # fmt: skip
-        self._measure_probes(jobs, parts.deadline)
+        keys = probes_for(jobs, self._conditions)
+        rule, calls = self._conditions.rule, set(PROBES.values())
+        # Calls take microseconds: many rounds cost nothing. A phase of a step takes milliseconds.
+        often = replace(rule, min_rounds=30, max_rounds=60)
+        seldom = replace(rule, min_rounds=12, max_rounds=24)
+        for chosen, keys_of in (
+            (often, [key for key in keys if key in calls]),
+            (seldom, [key for key in keys if key not in calls]),
+        ):
+            copied = jobs[0]
+            for claims in self._tasks.claims(OVERHEAD, keys_of, parts.deadline, 0.0, patient=True):
+                with self._loop.holding(claims):
+                    walks = {OVERHEAD: probe_walk([claim.key for claim in claims])}
+                    task = SamplingTask(
+                        OVERHEAD, walks, claims, chosen, parts.deadline, copied=copied
+                    )
+                    self._tasks.sample(task)
         jobs = spread_out(jobs, missing, parts.needs)
         # Further copies run one model at a time: its bricks are measured while they do.
         most_bricks = 1 if self._copies else self._conditions.max_bricks
@@ -143,27 +159,6 @@ class Campaign:
         left = [campaign for campaign in campaigns if campaign.complete(patient=False)]
         for campaign in left:
             campaign.complete(patient=True)
-
-    def _measure_probes(self, jobs: Sequence[ModelJob], deadline: Deadline) -> None:
-        keys = probes_for(jobs, self._conditions)
-        rule, calls = self._conditions.rule, set(PROBES.values())
-        # Calls take microseconds: many rounds cost nothing. A phase of a step takes milliseconds.
-        often = replace(rule, min_rounds=30, max_rounds=60)
-        seldom = replace(rule, min_rounds=12, max_rounds=24)
-        for chosen, keys_of in (
-            (often, [key for key in keys if key in calls]),
-            (seldom, [key for key in keys if key not in calls]),
-        ):
-            self._sample_probes(keys_of, chosen, deadline, jobs[0])
-
-    def _sample_probes(
-        self, keys: Sequence[str], rule: StopRule, deadline: Deadline, copied: ModelJob
-    ) -> None:
-        for claims in self._tasks.claims(OVERHEAD, keys, deadline, 0.0, patient=True):
-            with self._loop.holding(claims):
-                walks = {OVERHEAD: probe_walk([claim.key for claim in claims])}
-                task = SamplingTask(OVERHEAD, walks, claims, rule, deadline, copied=copied)
-                self._tasks.sample(task)
 
 
 def _spans(batches_: Sequence[Batch], missing: Collection[str]) -> list[tuple[float, float]]:
@@ -208,7 +203,15 @@ class BatchCampaign:
         Keys that other processes are measuring are waited for if ``patient``, and left to these
         processes otherwise. Returns whether some keys were left.
         """
-        new = self._measure_missing(patient=patient)
+        new: set[str] = set()
+        tasks, batch = self._parts.tasks, self._batch
+        begin = self._span[0]
+        for claims in tasks.claims(
+            batch.name, batch.keys, self._parts.deadline, begin, patient=patient
+        ):
+            with tasks.loop.holding(claims):
+                self._measure(claims, set())
+                new |= {claim.key for claim in claims}
         loop = self._parts.tasks.loop
         left = bool(loop.missing(self._batch.keys) - loop.unfinished)
         if self._parts.conditions.again and not left:
@@ -219,19 +222,6 @@ class BatchCampaign:
                 break
             self._measure([], unsure)
         return left
-
-    def _measure_missing(self, *, patient: bool) -> set[str]:
-        """Measure keys that can be claimed; returns these."""
-        new: set[str] = set()
-        tasks, batch = self._parts.tasks, self._batch
-        begin = self._span[0]
-        for claims in tasks.claims(
-            batch.name, batch.keys, self._parts.deadline, begin, patient=patient
-        ):
-            with tasks.loop.holding(claims):
-                self._measure(claims, set())
-                new |= {claim.key for claim in claims}
-        return new
 
     def _label(self, keys: Collection[str]) -> str:
         """What progress shows while ``keys`` are measured."""

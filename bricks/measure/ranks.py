@@ -254,7 +254,32 @@ def namespaces(ranks: int, rate_bps: int | None) -> Iterator[list[RankLocation]]
     try:
         _make_switch(switch)
         for rank, name in enumerate(names):
-            _make(name, rank, switch, rate_bps)
+            port = f"port{rank}"
+            _run("ip", "netns", "add", name)
+            _run(
+                "ip",
+                "-n",
+                switch,
+                "link",
+                "add",
+                port,
+                "type",
+                "veth",
+                "peer",
+                _INTERFACE,
+                "netns",
+                name,
+            )
+            _run("ip", "-n", switch, "link", "set", port, "master", "switch", "up")
+            _run("ip", "-n", name, "address", "add", f"{_SUBNET}.{rank + 1}/24", "dev", _INTERFACE)
+            _run("ip", "-n", name, "link", "set", "lo", "up")
+            _run("ip", "-n", name, "link", "set", _INTERFACE, "up")
+            if rate_bps is not None:
+                burst = max(_MIN_BURST_BYTES, int(rate_bps / 8 * _BURST_S))
+                _run(
+                    "tc", "-n", name, "qdisc", "add", "dev", _INTERFACE, "root", "tbf",
+                    "rate", f"{rate_bps}bit", "burst", str(burst), "latency", QUEUE,
+                )  # fmt: skip
         yield [
             RankLocation(f"{_SUBNET}.{rank + 1}", _INTERFACE, cores, ("ip", "netns", "exec", name))
             for rank, (name, cores) in enumerate(zip(names, cores_of(ranks), strict=True))
@@ -287,22 +312,6 @@ def _make_switch(name: str) -> None:
     _run("ip", "netns", "add", name)
     _run("ip", "-n", name, "link", "add", "switch", "type", "bridge")
     _run("ip", "-n", name, "link", "set", "switch", "up")
-
-
-def _make(name: str, rank: int, switch: str, rate_bps: int | None) -> None:
-    port = f"port{rank}"
-    _run("ip", "netns", "add", name)
-    _run("ip", "-n", switch, "link", "add", port, "type", "veth", "peer", _INTERFACE, "netns", name)
-    _run("ip", "-n", switch, "link", "set", port, "master", "switch", "up")
-    _run("ip", "-n", name, "address", "add", f"{_SUBNET}.{rank + 1}/24", "dev", _INTERFACE)
-    _run("ip", "-n", name, "link", "set", "lo", "up")
-    _run("ip", "-n", name, "link", "set", _INTERFACE, "up")
-    if rate_bps is not None:
-        burst = max(_MIN_BURST_BYTES, int(rate_bps / 8 * _BURST_S))
-        _run(
-            "tc", "-n", name, "qdisc", "add", "dev", _INTERFACE, "root", "tbf",
-            "rate", f"{rate_bps}bit", "burst", str(burst), "latency", QUEUE,
-        )  # fmt: skip
 
 
 def _remove(name: str) -> None:

@@ -178,9 +178,19 @@ def drive(
 
     def ready(_: int) -> None:
         if not generator:
-            generator.append(_start(queries, path))
+            process = subprocess.Popen(
+                [sys.executable, "-m", "bricks.measure.load_generator"],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                start_new_session=True,  # Ctrl-C is for the parent alone
+            )  # fmt: skip
+            assert process.stdin is not None
+            process.stdin.write(json.dumps({"socket": path, **asdict(queries)}))
+            process.stdin.close()
+            process.stdin = None
+            generator.append(process)
         elif generator[0].poll() is not None:
-            _leave(path)  # in its place, so that the server does not wait for it
+            with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+                connection.connect(path)
 
     try:
         answer = serve(ready)
@@ -197,23 +207,3 @@ def drive(
         raise WorkerError(f"the load generator failed: {reason}")
     results: dict[str, Any] = json.loads(out)
     return answer, results
-
-
-def _leave(path: str) -> None:
-    """Connect to the server at ``path`` and disconnect at once, if it still listens."""
-    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.connect(path)
-
-
-def _start(queries: Queries, path: str) -> subprocess.Popen[str]:
-    """Start a load generator that connects to the server at ``path``."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "bricks.measure.load_generator"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        start_new_session=True,  # Ctrl-C is for the parent alone
-    )  # fmt: skip
-    assert process.stdin is not None
-    process.stdin.write(json.dumps({"socket": path, **asdict(queries)}))
-    process.stdin.close()
-    process.stdin = None
-    return process

@@ -85,7 +85,10 @@ class TaskSampler:
         with self._copies.running(task.copied, timeout_s=self._timeout_s):
             done = self.loop.sample(sampling, task.claims, deadline=task.deadline)
         _logger.info("%s: rounds taken: %d", task.what, self.tally.rounds - before)
-        self._note_failed(task, sampler)
+        self.tally.eviction_short |= sampler.eviction_short
+        self.tally.separate |= sampler.separate
+        failures = sampler.failed_keys.failures
+        self.tally.add_failures({key: failures[key] for key in task.claimed & failures.keys()})
         for key in sorted(task.claimed & sampler.failed_keys.suspects.keys()):
             self._supervisor.reset()  # a runtime may keep memory that it needs no more
             done |= self.sample(task.isolated(key))
@@ -108,13 +111,6 @@ class TaskSampler:
         self._copies.check()  # else this round was sampled with fewer copies
         self.tally.add_round(rounds.values())
         self.tally.remeasured |= (rounds.keys() - task.claimed) & task.bricks
-
-    def _note_failed(self, task: SamplingTask, sampler: Sampler) -> None:
-        """Record keys that failed, and keys that ran under other conditions than in their model."""
-        self.tally.eviction_short |= sampler.eviction_short
-        self.tally.separate |= sampler.separate
-        failures = sampler.failed_keys.failures
-        self.tally.add_failures({key: failures[key] for key in task.claimed & failures.keys()})
 
     def _show(self, task: SamplingTask, share: float) -> None:
         self.progress(task.what, task.share_of_all(share))

@@ -177,7 +177,11 @@ class MeasuredNetwork:
             return NOTHING
         by_ranks = self.series(operation, Aspect.COMPUTING if computing else Aspect.ALONE)
         if not by_ranks and computing:
-            return _shared(self.time(operation, num_bytes, ranks, computing=False))
+            time_s = self.time(operation, num_bytes, ranks, computing=False).interval
+            middle_s = (1 + _MAX_SHARING) / 2 * time_s.value
+            return NetworkEstimate(
+                Interval(middle_s, time_s.low, _MAX_SHARING * time_s.high), EXTRAPOLATED
+            )
         if not by_ranks:
             raise UsageError(
                 f"no {written(operation)} was measured on network {self.name}: run 'bricks"
@@ -284,13 +288,6 @@ def _scaled(fit: Fit, operation: str, num_bytes: int, base: int, ranks: int) -> 
 
 def _within(seconds: float, deviation: float, origin: str) -> NetworkEstimate:
     return NetworkEstimate(Interval.within_factor(seconds, math.exp(NORMAL_95 * deviation)), origin)
-
-
-def _shared(isolated: NetworkEstimate) -> NetworkEstimate:
-    """The time with computation where only the ``isolated`` one was measured: up to half a core."""
-    time_s = isolated.interval
-    middle_s = (1 + _MAX_SHARING) / 2 * time_s.value
-    return NetworkEstimate(Interval(middle_s, time_s.low, _MAX_SHARING * time_s.high), EXTRAPOLATED)
 
 
 # How far a collective may be off in either direction. Assumed: none was run.

@@ -268,7 +268,10 @@ class _UseFollower:
                 restriction.kind == STEERING for _, restriction in self._restrictions(name)
             )
             return None if chooses else Range(1, 2, "a boolean: everything valid")
-        low, high = _limits(type.dtype)
+        bits = int(type.dtype.removeprefix("U").removeprefix("INT"))
+        low, high = (
+            (0, 1 << bits) if type.dtype.startswith("U") else (-(1 << bits - 1), 1 << bits - 1)
+        )
         why: list[str] = []
         masks: list[str] = []
         for affine, restriction in self._restrictions(name):
@@ -349,11 +352,6 @@ def _with_inner(nodes: Collection[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
     for node in nodes:
         yield node
         yield from inner_nodes(node)
-
-
-def _limits(dtype: str) -> tuple[int, int]:
-    bits = int(dtype.removeprefix("U").removeprefix("INT"))
-    return (0, 1 << bits) if dtype.startswith("U") else (-(1 << bits - 1), 1 << bits - 1)
 
 
 # Lengths that data decide differ from run to run, as in a server; those of one rotation by so

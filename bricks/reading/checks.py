@@ -96,7 +96,17 @@ def checked_program(proto: onnx.ModelProto, file: str) -> tuple[tuple[str, Value
     known = {*graph.inputs, *graph.initializers, ""}
     for node in graph.nodes:
         _check_values(node, graph, known, file)
-        _check_call(node, file)
+        try:
+            call = call_of(node)
+        except ModelError as exc:
+            raise ModelError(f"{file}: {exc}") from exc
+        tensors = len(node.input)
+        parts = leaves(list(call.arguments))
+        named = [leaf.get("t", 0) for leaf in parts if isinstance(leaf, dict)]
+        if any(not isinstance(k, int) or not 0 <= k < max(tensors, 1) for k in named):
+            raise ModelError(f"{file}: {label(node)} has an argument that is none of its inputs")
+        if len(call.ports) > tensors or any(a >= tensors for a in call.aliases):
+            raise ModelError(f"{file}: {label(node)} lays out more tensors than it has")
         known.update(node.output)
     weights = [
         t.name for t in proto.graph.initializer if not is_referenced(t) and not _is_numbers(t)
@@ -125,21 +135,6 @@ def _check_values(node: onnx.NodeProto, graph: Graph, known: Collection[str], fi
             f"{file}: {label(node)} reads {missing[0]!r}, which no call before it makes: record"
             " the program again"
         )
-
-
-def _check_call(node: onnx.NodeProto, file: str) -> None:
-    """Raise for a call whose arguments or layout refer to tensors that it does not read."""
-    try:
-        call = call_of(node)
-    except ModelError as exc:
-        raise ModelError(f"{file}: {exc}") from exc
-    tensors = len(node.input)
-    parts = leaves(list(call.arguments))
-    named = [leaf.get("t", 0) for leaf in parts if isinstance(leaf, dict)]
-    if any(not isinstance(k, int) or not 0 <= k < max(tensors, 1) for k in named):
-        raise ModelError(f"{file}: {label(node)} has an argument that is none of its inputs")
-    if len(call.ports) > tensors or any(a >= tensors for a in call.aliases):
-        raise ModelError(f"{file}: {label(node)} lays out more tensors than it has")
 
 
 def _is_numbers(tensor: onnx.TensorProto) -> bool:

@@ -123,7 +123,19 @@ class ConstantValues:
         assert stored is not None
 
         def elements(places: Places) -> np.ndarray:
-            return _elements(stored, type_, places)
+            flat = (
+                np.ravel_multi_index(places, type_.shape) if type_.shape else np.zeros(1, np.int64)
+            )
+            bits = ELEMENT_BITS[type_.dtype]
+            if bits < _NARROW_BITS:
+                per_byte = _NARROW_BITS // bits
+                own = TensorType(type_.dtype, (flat.size, per_byte))
+                return _widened(
+                    unpacked(stored[flat // per_byte], own)[np.arange(flat.size), flat % per_byte]
+                )
+            kind = value_dtype(type_.dtype)
+            values = stored[flat]
+            return _widened(values if values.dtype == kind else values.view(kind))
 
         return elements
 
@@ -281,21 +293,6 @@ def _within(places: Places, shape: tuple[int, ...]) -> Places:
     """The places of a broadcast value in an operand of this ``shape``."""
     own = places[len(places) - len(shape) :]
     return tuple(n if size > 1 else np.zeros_like(n) for n, size in zip(own, shape, strict=True))
-
-
-def _elements(stored: np.ndarray, type_: TensorType, places: Places) -> np.ndarray:
-    """The elements at ``places``, as float32 or float64."""
-    flat = np.ravel_multi_index(places, type_.shape) if type_.shape else np.zeros(1, np.int64)
-    bits = ELEMENT_BITS[type_.dtype]
-    if bits < _NARROW_BITS:
-        per_byte = _NARROW_BITS // bits
-        own = TensorType(type_.dtype, (flat.size, per_byte))
-        return _widened(
-            unpacked(stored[flat // per_byte], own)[np.arange(flat.size), flat % per_byte]
-        )
-    kind = value_dtype(type_.dtype)
-    values = stored[flat]
-    return _widened(values if values.dtype == kind else values.view(kind))
 
 
 def _widened(values: np.ndarray) -> np.ndarray:

@@ -52,7 +52,15 @@ def read_once(
 
     model = read_model(path, batch=batch, shapes=shapes, values=values, name=name)
     if kept is not None:
-        _keep(kept, path, model)
+        files = sorted({*_outside(model)} - {path.name})
+        facts = {
+            "outside": [[outside, _state(model.folder / outside)] for outside in files],
+            "inputs": [[name, kind.to_json()] for name, kind in model.inputs],
+            "digest": model.digest,
+            "rebatched": model.rebatched,
+        }
+        packed = zlib.compress(json.dumps(facts).encode() + b"\n" + model.skeleton, 1)
+        derived_files.keep(hashlib.sha256(packed).hexdigest().encode() + b"\n" + packed, kept)
     return model
 
 
@@ -110,18 +118,6 @@ def _loaded(kept: Path, path: Path, name: str) -> Model | None:
     derived_files.note_use(kept)
     model = Model(name, folder, skeleton, inputs, facts["digest"], rebatched=facts["rebatched"])
     return replace(model, read_s=time.perf_counter() - started)
-
-
-def _keep(kept: Path, file: Path, model: Model) -> None:
-    files = sorted({*_outside(model)} - {file.name})
-    facts = {
-        "outside": [[outside, _state(model.folder / outside)] for outside in files],
-        "inputs": [[name, kind.to_json()] for name, kind in model.inputs],
-        "digest": model.digest,
-        "rebatched": model.rebatched,
-    }
-    packed = zlib.compress(json.dumps(facts).encode() + b"\n" + model.skeleton, 1)
-    derived_files.keep(hashlib.sha256(packed).hexdigest().encode() + b"\n" + packed, kept)
 
 
 def _outside(model: Model) -> Iterator[str]:

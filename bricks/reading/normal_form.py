@@ -64,7 +64,12 @@ def normalise(proto: onnx.ModelProto, path: Path, folder: Path) -> None:
     _check_operators(proto, file)
     make_dense(graph, folder, file)
     _constants_to_initializers(graph, file)
-    _drop_initialized_inputs(proto)
+    names = set(initializer_names(proto.graph))
+    kept = [value for value in proto.graph.input if value.name not in names]
+    copies = [onnx.ValueInfoProto.FromString(value.SerializeToString()) for value in kept]
+    del proto.graph.input[:]
+    proto.graph.input.extend(copies)
+    proto.ir_version = max(proto.ir_version, 4)
     try:
         hoist(graph)
     except ModelError as exc:
@@ -163,16 +168,6 @@ def _constant(node: onnx.NodeProto, file: str) -> onnx.TensorProto | None:
         value, dtype = values[attribute.name]
         return numpy_helper.from_array(np.array(value, dtype))
     return None
-
-
-def _drop_initialized_inputs(proto: onnx.ModelProto) -> None:
-    """Drop inputs with a stored value: they are constants (every weight before IR version 4)."""
-    names = set(initializer_names(proto.graph))
-    kept = [value for value in proto.graph.input if value.name not in names]
-    copies = [onnx.ValueInfoProto.FromString(value.SerializeToString()) for value in kept]
-    del proto.graph.input[:]
-    proto.graph.input.extend(copies)
-    proto.ir_version = max(proto.ir_version, 4)
 
 
 def _drop_unread_initializers(graph: onnx.GraphProto) -> None:

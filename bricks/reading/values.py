@@ -49,7 +49,7 @@ from bricks.operators.dependence import (
 from bricks.reading.constant_values import ConstantValues
 
 if TYPE_CHECKING:
-    from bricks.graph.types import TensorType
+    pass
 
 FEW_FLOATS = 8  # such as the bounds of a clip: read if available, because fusions inspect them
 
@@ -74,7 +74,11 @@ def load_steering_values(graph: onnx.GraphProto, folder: Path, file: str) -> Non
             limit = MOST_CHANNELS
         if type.elements > limit:
             continue
-        values = read_referenced(folder, tensor) if type.elements else _no_elements(type)
+        values = (
+            read_referenced(folder, tensor)
+            if type.elements
+            else np.empty(storage_shape(type), numpy_dtype(type.dtype))
+        )
         if values is not None:
             store_inline(tensor, values)
         elif counts:
@@ -94,10 +98,6 @@ def _load_attribute(tensor: onnx.TensorProto, folder: Path, file: str) -> None:
             f" '{reference(tensor).location}', which is missing: put it beside the model"
         )
     store_inline(tensor, values)
-
-
-def _no_elements(type: TensorType) -> np.ndarray:
-    return np.empty(storage_shape(type), numpy_dtype(type.dtype))
 
 
 # Products of smaller scales with ordinary or small weights are denormal.
@@ -124,7 +124,10 @@ def tiny_weights(
         if sketch is not None and len(type_.shape) != 1:
             sketches[name] = sketch
     for name, values in _channel_weights(graph, folder):
-        if values is not None and np.mean(_is_tiny(values)) >= _LEAST_SHARE:
+        if (
+            values is not None
+            and np.mean(np.asarray((values != 0) & (np.abs(values) < _TINY))) >= _LEAST_SHARE
+        ):
             sketches[name] = Sketch.of(values, (QUANTILES,))
     constants = ConstantValues(graph, folder)
     for name in sorted(constants.origins_of_denormals(_LEAST_SHARE)):
@@ -134,10 +137,6 @@ def tiny_weights(
         names = {t.name for t in graph.initializer} if missing.intersection(noted) else ()
         sketches = {n: _checked(n, noted[n]) for n in sorted(noted) if n in names} | sketches
     return sketches
-
-
-def _is_tiny(values: np.ndarray) -> np.ndarray:
-    return np.asarray((values != 0) & (np.abs(values) < _TINY))
 
 
 def _checked(name: str, sketch: Sketch) -> Sketch:

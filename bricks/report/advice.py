@@ -168,7 +168,10 @@ def _named(advice: SloAdvice, candidates: Sequence[Candidate]) -> Iterator[str]:
     meeting = [of for of in candidates if of.meets_slo is MeetsSlo.YES]
     bound = bound_text(advice)
     said = ""
-    for hosts, group in sorted(_by_hosts(meeting).items()):
+    groups: dict[int, list[Candidate]] = defaultdict(list)
+    for candidate in meeting:
+        groups[0 if candidate.range is None else candidate.range.hosts or 0].append(candidate)
+    for hosts, group in sorted(groups.items()):
         place = _place(group, candidates)
         yield _meeting(group, hosts, bound) + (place if place != said else "")
         bound, said = "", place
@@ -176,13 +179,6 @@ def _named(advice: SloAdvice, candidates: Sequence[Candidate]) -> Iterator[str]:
     yield from _undecided(advice, undecided, bound)
     if missing := [of for of in candidates if of.meets_slo is MeetsSlo.NO]:
         yield _missing(missing, bound if not undecided else "") + _nowhere(candidates)
-
-
-def _by_hosts(candidates: Sequence[Candidate]) -> dict[int, list[Candidate]]:
-    groups: dict[int, list[Candidate]] = defaultdict(list)
-    for candidate in candidates:
-        groups[0 if candidate.range is None else candidate.range.hosts or 0].append(candidate)
-    return groups
 
 
 def _meeting(group: Sequence[Candidate], hosts: int, bound: str) -> str:

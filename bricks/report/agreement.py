@@ -32,17 +32,13 @@ def differing(
     if wrong and all(pair.verdict.errs for pair in differ):
         how = f"{listed(wrong)} {verb(len(wrong), 'computes', 'compute')} something else"
     elif runtime is not None:
-        others = _others(differ, runtime)
+        names = (name for pair in differ for name in (pair.one, pair.other))
+        others = [name for name in dict.fromkeys(names) if name != runtime]
         how = f"{listed(others)} {verb(len(others), 'computes', 'compute')} other results"
     if models > 1:
         count = len({pair.model for pair in differ})
         how = f"for {count_text(count, 'model')}, {how}"
     return f"; but {how}"
-
-
-def _others(differ: Sequence[Agreement], runtime: str) -> list[str]:
-    names = (name for pair in differ for name in (pair.one, pair.other))
-    return [name for name in dict.fromkeys(names) if name != runtime]
 
 
 def agreement_remarks(

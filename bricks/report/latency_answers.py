@@ -57,7 +57,22 @@ def best_settings(known: Sequence[PredictedModel], dimensions: Sequence[str]) ->
     for of in known:
         by_model.setdefault(of.model, []).append(of)
     if len(by_model) > 1:
-        return _of_many([*by_model.values()], dimensions)
+        models = [*by_model.values()]
+        best = [cells[best_of(cells).first] for cells in models]
+        ranking = best_of(best)
+        first = best[ranking.first]
+        among = f"the fastest of {len(models)} models{_place(first, dimensions)}"
+        per = " a sample" if "batch" in dimensions else ""
+        if ranking.decided:
+            where = setting_text(first.setting, dimensions)
+            text = f"{first.model} {where} is {among}: {value_text(first.sample_s)}{per}"
+        else:
+            named = [
+                f"{of.model} ({seconds(of.sample_s.value)}{per})"
+                for of in (best[n] for n in ranking.order[:NAMED])
+            ]
+            text = f"{listed(named)} are {among}; their order is undecided"
+        return f"{text}; {_wins(models, dimensions)}"
     if "batch" not in dimensions:
         return _fastest(known, dimensions)
     least = min(of.batch for of in known)
@@ -134,25 +149,6 @@ def _per_sample(cells: Sequence[PredictedModel], dimensions: Collection[str]) ->
     if not ranking.decided:
         text = f"where a sample takes least is undecided, perhaps {where}"
     return f"{text} (sure: {sure_text(ranking.sure)})"
-
-
-def _of_many(models: Sequence[Sequence[PredictedModel]], dimensions: Sequence[str]) -> str:
-    """The fastest model in its best setting, and for how many models each setting is best."""
-    best = [cells[best_of(cells).first] for cells in models]
-    ranking = best_of(best)
-    first = best[ranking.first]
-    among = f"the fastest of {len(models)} models{_place(first, dimensions)}"
-    per = " a sample" if "batch" in dimensions else ""
-    if ranking.decided:
-        where = setting_text(first.setting, dimensions)
-        text = f"{first.model} {where} is {among}: {value_text(first.sample_s)}{per}"
-    else:
-        named = [
-            f"{of.model} ({seconds(of.sample_s.value)}{per})"
-            for of in (best[n] for n in ranking.order[:NAMED])
-        ]
-        text = f"{listed(named)} are {among}; their order is undecided"
-    return f"{text}; {_wins(models, dimensions)}"
 
 
 def _wins(models: Iterable[Sequence[PredictedModel]], dimensions: Collection[str]) -> str:

@@ -347,13 +347,6 @@ def _matrix(survey: LatencySurvey) -> Values | None:
         for digest in cells
         if len(cells[digest]) > 1
     ]
-    labels = _short_labels(views)
-    left = len(survey.targets) - len(views)
-    return {"labels": labels, "rows": rows, "left": left} if rows else None
-
-
-def _short_labels(views: Sequence[SurveyedTarget]) -> list[str]:
-    """Labels of targets that are short enough for columns; whole ones where these are equal."""
     systems = short_names({view.target.system.name for view in views})
     runtimes = [view.target.runtime for view in views]
     short = [
@@ -361,10 +354,12 @@ def _short_labels(views: Sequence[SurveyedTarget]) -> list[str]:
         for view, of in zip(views, runtimes, strict=True)
     ]
     whole = [target_label(view.target) for view in views]
-    return [
+    labels = [
         printable(label) if short.count(label) == 1 else name
         for label, name in zip(short, whole, strict=True)
     ]
+    left = len(survey.targets) - len(views)
+    return {"labels": labels, "rows": rows, "left": left} if rows else None
 
 
 def _matrix_cells(of: Mapping[str, Interval], views: Sequence[SurveyedTarget]) -> list[Values]:

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from bricks.compose.lanes import LaneSpan
-    from bricks.studies.scaling.result import CheckedStep, Origins
+    from bricks.studies.scaling.result import CheckedStep
     from bricks.units.interval import Interval
 
 STRATEGY: Column[ScalePoint] = Column("strategy", lambda point: point.strategy, left=True)
@@ -142,20 +142,17 @@ def _origins(points: Sequence[ScalePoint]) -> Iterator[str]:
     """The provenance of the figures, one line for all numbers of ranks that agree."""
     by_origin: dict[str, list[int]] = {}
     for point in points:
-        by_origin.setdefault(_origin(point.origins), []).append(point.ranks)
+        of = point.origins
+        parts = [f"computing {of.compute}"]
+        if of.network is not None:
+            parts += [
+                f"copies {of.copies}", f"network {of.network}",
+                f"slowdown of computing {of.slowdown}",
+            ]  # fmt: skip
+        by_origin.setdefault(", ".join(parts), []).append(point.ranks)
     for origin, ranks in by_origin.items():
         numbers = ", ".join(map(str, dict.fromkeys(ranks)))
         yield f"{numbers} {'rank' if numbers == '1' else 'ranks'}: {origin}."
-
-
-def _origin(of: Origins) -> str:
-    parts = [f"computing {of.compute}"]
-    if of.network is not None:
-        parts += [
-            f"copies {of.copies}", f"network {of.network}",
-            f"slowdown of computing {of.slowdown}",
-        ]  # fmt: skip
-    return ", ".join(parts)
 
 
 def _shared_host(result: ScalingResult) -> Iterator[str]:
@@ -196,18 +193,16 @@ def _pays(result: ScalingResult) -> Iterator[str]:
 
 def scaling_answer(result: ScalingResult) -> str:
     """Sentences such as ``A training epoch of 50,000 samples takes 5.1 min (±4 %) here, …``."""
-    points = _ends(result.predicted)
+    ranks = sorted({point.ranks for point in result.predicted})
+    ends = dict.fromkeys((*ranks[:1], *ranks[-1:]))
+    points = [
+        min((p for p in result.predicted if p.ranks == n), key=lambda p: p.step_s.value)
+        for n in ends
+    ]
     if not points:
         return printable(f"No step of {result.workload} can be predicted.")
     sentences = [_first(result, points), *_run(result, points), *_real(result.predicted)]
     return printable(" ".join(sentences))
-
-
-def _ends(points: Sequence[ScalePoint]) -> list[ScalePoint]:
-    """One rank, and the most: with the fastest strategy where there are several."""
-    ranks = sorted({point.ranks for point in points})
-    ends = dict.fromkeys((*ranks[:1], *ranks[-1:]))
-    return [min((p for p in points if p.ranks == n), key=lambda p: p.step_s.value) for n in ends]
 
 
 def _first(result: ScalingResult, points: Sequence[ScalePoint]) -> str:
@@ -270,7 +265,10 @@ def scaling_remarks(result: ScalingResult) -> list[str]:
     """What is assumed of ranks and network, and what the times lack."""
     network = result.network
     linked = network.origin == PUBLISHED
-    return [_linked(network) if linked else _ranks_and_network(result), _missing(result)]
+    return [
+        _linked(network) if linked else (f"{_ranks(result)}; {_network(result.network)}"),
+        _missing(result),
+    ]
 
 
 def _linked(network: RankNetwork) -> str:
@@ -282,10 +280,6 @@ def _linked(network: RankNetwork) -> str:
         f"Up to {network.most_ranks} ranks are GPUs joined by {links}; more are GPUs on hosts of"
         f" their own, {_network(network.beyond)}"
     )
-
-
-def _ranks_and_network(result: ScalingResult) -> str:
-    return f"{_ranks(result)}; {_network(result.network)}"
 
 
 def _ranks(result: ScalingResult) -> str:

@@ -183,10 +183,6 @@ def _grid(of: ModelPredictions) -> Table | None:
     (down,) = (name for name in dimensions if name != across)
     if len(_values(of.estimated, across)) > _MOST:
         return None
-    return render_table(_cells(of, down, across))
-
-
-def _cells(of: ModelPredictions, down: str, across: str) -> Cells:
     by_place = {(_value(cell, down), _value(cell, across)): cell for cell in of.estimated}
     best, columns = best_cells(of) if has_best(of) else (), _values(of.estimated, across)
     rows: list[tuple[str, ...]] = []
@@ -199,7 +195,7 @@ def _cells(of: ModelPredictions, down: str, across: str) -> Cells:
             rows.append((value, *(_text(cell, best) for cell in cells)))
     heads = (f"{across} {column}" if column.isdecimal() else column for column in columns)
     titles = (TITLES.get(down, down), *heads)
-    return Cells(titles, tuple(rows), (True, *(False for _ in columns)))
+    return render_table(Cells(titles, tuple(rows), (True, *(False for _ in columns))))
 
 
 def _text(cell: PredictedModel | None, best: Sequence[PredictedModel]) -> str:

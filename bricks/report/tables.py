@@ -327,7 +327,10 @@ _GAP, _INDENT = 2, "  "
 
 def fitting(table: Table, console: Console) -> RenderableType:
     """``table`` if the console is wide enough for it; else its rows one below another."""
-    cells = [[_as_text(cell) for cell in column.cells] for column in table.columns]
+    cells = [
+        [(cell if isinstance(cell, Text) else Text(str(cell))) for cell in column.cells]
+        for column in table.columns
+    ]
     if not table.columns or _least(table, cells) <= console.width:
         return table
     return Text("\n").join(_lines(table, cells, console.width))
@@ -375,11 +378,6 @@ def _filled(pairs: list[Text], width: int) -> Iterator[Text]:
 
 def _heading(table: Table, column: RichColumn) -> Text:
     return Text(str(column.header)) if table.show_header else Text("")
-
-
-def _as_text(cell: RenderableType) -> Text:
-    """The text of a cell; markup has no meaning here."""
-    return cell if isinstance(cell, Text) else Text(str(cell))
 
 
 MOST = 2

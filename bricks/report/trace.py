@@ -126,10 +126,6 @@ Placed = tuple[int, Extent]
 def trace_text(of: Traced) -> str:
     """The whole file, one event per line."""
     flows = _flows(of)
-    return trace_file(_about(of), [*_recomposed(of, flows), *_measured(of, flows)])
-
-
-def _about(of: Traced) -> dict[str, Any]:
     plan, runtime = of.plan, of.target.runtime
     facts: dict[str, Any] = {
         "model": printable(plan.model),
@@ -145,7 +141,7 @@ def _about(of: Traced) -> dict[str, Any]:
     if isinstance(of.profile, Profile):
         facts |= _profiled(of, of.profile)
     facts["remarks"] = [text for lines in trace_notes(of).values() for text in lines]
-    return facts
+    return trace_file(facts, [*_recomposed(of, flows), *_measured(of, flows)])
 
 
 def _estimated(of: Traced) -> dict[str, Any]:

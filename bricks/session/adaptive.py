@@ -96,7 +96,7 @@ class AdaptiveMeasurement:
             return self._costliest(run)
         done: list[CampaignResult] = []
         whole = any(job.whole for job in self._jobs)
-        while whole or not done or not self._over():
+        while whole or not done or not (self._left_s() == 0.0):
             chosen, precision_text = self._choose()
             if not chosen and not whole:
                 break
@@ -181,9 +181,6 @@ class AdaptiveMeasurement:
         if self._budget_s is None:
             return None
         return max(0.0, self._budget_s - (time.monotonic() - self._started))
-
-    def _over(self) -> bool:
-        return self._left_s() == 0.0
 
     def _shown(self, prefix: str) -> Progress:
         begin, end = self._span

@@ -144,10 +144,13 @@ class Agreements(Closing):
 
     def checked(self, model: Model, pair: Mapping[str, Target]) -> Verdict:
         """Run ``model`` with a ``pair`` of runtimes, by their names, and compare the outputs."""
+        from bricks.graph.view import parse_model, without_values
         from bricks.measure.protocol.models import WriteReference
         from bricks.session import whole_models
 
-        size_bytes = _weight_bytes(model)
+        size_bytes = sum(
+            type_.size_bytes for type_ in without_values(parse_model(model.skeleton)).values()
+        )
         if size_bytes > _MOST_BYTES:
             return Verdict(None, reason=f"its weights take {size_bytes >> 20} MiB")
         with tempfile.TemporaryDirectory(prefix="bricks-", ignore_cleanup_errors=True) as folder:
@@ -263,12 +266,6 @@ def _read(file: Path) -> Verdict | None:
         return None
     derived_files.note_use(file)
     return verdict
-
-
-def _weight_bytes(model: Model) -> int:
-    from bricks.graph.view import parse_model, without_values
-
-    return sum(type_.size_bytes for type_ in without_values(parse_model(model.skeleton)).values())
 
 
 def _outputs(file: Path) -> list[np.ndarray]:

@@ -131,7 +131,11 @@ class Campaigns:
         started = time.monotonic()
         self._plans.save_target()
         if self._resources.options.retry:
-            self._forget_failures(jobs)
+            keys = {key for job in jobs for key in job.keys}
+            target = self._resources.target
+            self._resources.store.measurements.forget_failures(
+                target.key, sorted(keys | set(ALL_PROBES))
+            )
         with self._resources.memory_for(jobs):  # which may start the worker
             if budget_s is not None:
                 budget_s = max(0.0, budget_s - (time.monotonic() - started))
@@ -176,13 +180,6 @@ class Campaigns:
                     self._campaign(conditions, lambda what, share: None).run([job])
             except BricksError as error:
                 _logger.info("%s was not run: %s", name, error)
-
-    def _forget_failures(self, jobs: Sequence[ModelJob]) -> None:
-        keys = {key for job in jobs for key in job.keys}
-        target = self._resources.target
-        self._resources.store.measurements.forget_failures(
-            target.key, sorted(keys | set(ALL_PROBES))
-        )
 
     def _conditions(self, budget_s: float | None, rule: StopRule | None) -> Conditions:
         conditions = replace(self._resources.conditions, budget_s=budget_s)

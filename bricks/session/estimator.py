@@ -110,7 +110,11 @@ class Estimator:
         """
         if all(isinstance(results.get(key), Measurement) for key in keys):
             return BrickPredictions()  # return early: searching the whole cache takes a while
-        latencies = self._informed(target)
+        latencies = self.latencies(target)
+        for digest, decomposition in self._plans.decompositions.items():
+            if digest not in latencies.added:
+                latencies.add_model(decomposition)
+        latencies.add_plans(self._plans.known)
         if plan is not None:
             latencies.add_plans([plan])
         return latencies.predictions(keys)
@@ -129,15 +133,6 @@ class Estimator:
         if usual is None or self._resources.setup.info.timed:
             return usual
         return usual.steady  # made-up latencies never vary
-
-    def _informed(self, target: Target) -> Latencies:
-        """The latency model on ``target``, with all models that were decomposed so far."""
-        latencies = self.latencies(target)
-        for digest, decomposition in self._plans.decompositions.items():
-            if digest not in latencies.added:
-                latencies.add_model(decomposition)
-        latencies.add_plans(self._plans.known)
-        return latencies
 
     def basis(
         self,

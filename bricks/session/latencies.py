@@ -142,7 +142,13 @@ class Latencies:
         they are predicted too. Latencies are for the usual conditions of the host.
         """
         unresolved = set(keys) - self.target.resolved(keys)
-        unmeasurable = self._unmeasurable(keys)
+        from bricks.graph.model_metadata import noted_other_kernels
+        from bricks.graph.view import parse_model
+
+        failed = self.target.load([key for key in keys if key in self.target.failed])
+        unmeasurable = frozenset(
+            k for k, b in failed.items() if noted_other_kernels(parse_model(b.model))
+        )
         predictable = sorted(unresolved | unmeasurable)
         model = self._predicting() if predictable else None
         if model is None:
@@ -167,14 +173,6 @@ class Latencies:
             for key, prediction in predicted.items():
                 self._predicted[key, every[key]] = prediction
         return {key: self._predicted[key, t] for key, t in features.items()}
-
-    def _unmeasurable(self, keys: Collection[str]) -> frozenset[str]:
-        """Keys of failed bricks for which the runtime runs other kernels outside their model."""
-        from bricks.graph.model_metadata import noted_other_kernels
-        from bricks.graph.view import parse_model
-
-        failed = self.target.load([key for key in keys if key in self.target.failed])
-        return frozenset(k for k, b in failed.items() if noted_other_kernels(parse_model(b.model)))
 
     def posteriors(self, keys: Collection[str]) -> dict[str, Posterior]:
         """Latency posteriors of the bricks ``keys``, and of all measured bricks.

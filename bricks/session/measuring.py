@@ -87,7 +87,20 @@ def measure(
     jobs = _jobs(workspace, models, only)
     others = _isolated_jobs(workspace, isolated)
     result = workspace.campaigns.measure([*jobs, *others], rule=rule)
-    summary = _summary(workspace, jobs, others, result)
+    store, target = workspace.store, workspace.target
+    keys = {key for job in (*jobs, *others) for key in job.keys}
+    settled = store.measurements.settled(target.key, sorted(keys))
+    summary = Measured(
+        models=len(jobs),
+        occurrences=sum(len(job.decomposition.plan.occurrences) for job in jobs),
+        bricks=len(keys),
+        new_bricks=len(set().union(*result.measured.values()) & keys),
+        predicted_bricks=len(keys - settled - result.unfinished),
+        failures=tuple(store.measurements.failures(target.key, sorted(keys))),
+        unfinished=len(result.unfinished),
+        wall_s=0.0,
+        **result.sampling_fields,
+    )
     return replace(summary, wall_s=time.perf_counter() - started)
 
 
@@ -126,28 +139,6 @@ def _isolated_jobs(workspace: Workspace, bricks: Iterable[Brick | Decomposition]
         [b for job in jobs for b in job.decomposition.bricks.values()]
     )
     return jobs
-
-
-def _summary(
-    workspace: Workspace,
-    jobs: Sequence[ModelJob],
-    others: Sequence[ModelJob],
-    result: CampaignResult,
-) -> Measured:
-    store, target = workspace.store, workspace.target
-    keys = {key for job in (*jobs, *others) for key in job.keys}
-    settled = store.measurements.settled(target.key, sorted(keys))
-    return Measured(
-        models=len(jobs),
-        occurrences=sum(len(job.decomposition.plan.occurrences) for job in jobs),
-        bricks=len(keys),
-        new_bricks=len(set().union(*result.measured.values()) & keys),
-        predicted_bricks=len(keys - settled - result.unfinished),
-        failures=tuple(store.measurements.failures(target.key, sorted(keys))),
-        unfinished=len(result.unfinished),
-        wall_s=0.0,
-        **result.sampling_fields,
-    )
 
 
 def measure_isolated(

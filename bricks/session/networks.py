@@ -154,16 +154,6 @@ def measure_on(
     Raises :class:`UsageError` if the name is that of another network, or the network has another
     name, and :class:`~bricks.errors.WorkerError` if a rank fails: all rounds until then are kept.
     """
-    _refuse_other_name(store, network)
-    store.systems.save_network(network)
-    store.systems.save_target(target)
-    exclusive = _offering(target.runtime.backend).computes
-    campaign = CollectiveCampaign(store, ranks, target.key, progress, exclusive=exclusive)
-    done = campaign.run(request.collectives, computing=request.computing, again=request.again)
-    return NetworkMeasured(network, target, done)
-
-
-def _refuse_other_name(store: Store, network: NetworkFingerprint) -> None:
     for known, _ in store.systems.network_targets():
         if known.name == network.name and known.key != network.key:
             changes = ", ".join(
@@ -179,6 +169,12 @@ def _refuse_other_name(store: Store, network: NetworkFingerprint) -> None:
                 f" {known.name}' with the same options, which measures what is missing, and with"
                 " --again further rounds of all"
             )
+    store.systems.save_network(network)
+    store.systems.save_target(target)
+    exclusive = _offering(target.runtime.backend).computes
+    campaign = CollectiveCampaign(store, ranks, target.key, progress, exclusive=exclusive)
+    done = campaign.run(request.collectives, computing=request.computing, again=request.again)
+    return NetworkMeasured(network, target, done)
 
 
 def measured_networks(store: Store) -> list[MeasuredNetwork]:

@@ -130,7 +130,16 @@ def runtime_of(options: Options, info: BackendInfo) -> Runtime:
         threads = max(1, physical_cores() // copies)
     if not 1 <= threads <= MAX_THREADS:
         raise UsageError(f"{threads} threads cannot be had: give 1 to {MAX_THREADS}")
-    _refuse_workers(options.workers, info, granularity)
+    workers = options.workers
+    if not 1 <= workers <= MAX_WORKERS:
+        raise UsageError(f"{workers} workers cannot be had: give 1 to {MAX_WORKERS}")
+    if workers > 1 and not info.parallel:
+        raise UsageError(f"runtime {info.name} runs one node at a time: give --workers 1")
+    if workers > 1 and not granularity.executed:
+        raise UsageError(
+            f"{workers} workers run executed nodes side by side, not bricks of granularity"
+            f" {granularity}: give --granularity executed"
+        )
     level = options.optimization
     if level not in info.levels:
         meant = suggestion(level, info.levels, "give one of")
@@ -171,19 +180,6 @@ def _refuse_copies(options: Options) -> int:
     if copies > 1 and options.device != CPU:
         raise UsageError("copies share the cores of a processor: leave out --copies or --device")
     return copies
-
-
-def _refuse_workers(workers: int, info: BackendInfo, granularity: Granularity) -> None:
-    """:class:`UsageError` if so many nodes cannot run in parallel, or cannot be predicted."""
-    if not 1 <= workers <= MAX_WORKERS:
-        raise UsageError(f"{workers} workers cannot be had: give 1 to {MAX_WORKERS}")
-    if workers > 1 and not info.parallel:
-        raise UsageError(f"runtime {info.name} runs one node at a time: give --workers 1")
-    if workers > 1 and not granularity.executed:
-        raise UsageError(
-            f"{workers} workers run executed nodes side by side, not bricks of granularity"
-            f" {granularity}: give --granularity executed"
-        )
 
 
 def _max_weight_bytes(available_bytes: int, max_bytes: int) -> int:

@@ -73,7 +73,18 @@ class Plans:
             decomposition = self._cached(model)
             if decomposition is None:
                 _logger.info("%s: decomposing it", model.name)
-                decomposition = self._cut(model)
+                self._resources.progress(f"decomposing {model.name}", 0.0)
+                from bricks.graph.form import ModelForm, form_of
+                from bricks.graph.view import parse_model
+
+                info = self._resources.setup.info
+                form = form_of(parse_model(model.skeleton))
+                if form is ModelForm.PROGRAMS and backends.offer(info.name).accepts is not form:
+                    raise WorkerError(
+                        f"{model.name} is a recorded program, and {info.name} runs ONNX models:"
+                        f" choose --runtime {PROGRAMS_RUNTIME}"
+                    )
+                decomposition = self._resources.graphs.decomposed(model, self._granularity)
                 self.keep(decomposition)
             self._decompositions[model.digest] = decomposition
         return decomposition
@@ -101,20 +112,6 @@ class Plans:
             if known is not None:
                 self._own[model.digest] = known
         return known
-
-    def _cut(self, model: Model) -> Decomposition:
-        self._resources.progress(f"decomposing {model.name}", 0.0)
-        from bricks.graph.form import ModelForm, form_of
-        from bricks.graph.view import parse_model
-
-        info = self._resources.setup.info
-        form = form_of(parse_model(model.skeleton))
-        if form is ModelForm.PROGRAMS and backends.offer(info.name).accepts is not form:
-            raise WorkerError(
-                f"{model.name} is a recorded program, and {info.name} runs ONNX models:"
-                f" choose --runtime {PROGRAMS_RUNTIME}"
-            )
-        return self._resources.graphs.decomposed(model, self._granularity)
 
     def decomposer(self, among: int) -> Decomposer:
         """A decomposer with a worker of one thread; it stores nothing.

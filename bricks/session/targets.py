@@ -36,7 +36,9 @@ def systems_called(known: Iterable[System], name: str) -> list[System]:
     systems = list(known)
     matching = [system for system in systems if name in (system.name, system.key)]
     if not matching:
-        keys = _published_keys(name)
+        from bricks.store import Published  # here, since commands import this to show their help
+
+        keys = {system.key for system in Published().systems.all() if system.name == name}
         matching = [system for system in systems if system.key in keys]
     return matching or _with_word(systems, name)
 
@@ -99,13 +101,6 @@ def _own_words(name: str, names: Collection[str]) -> list[str]:
 def _telling(word: str) -> tuple[bool, int]:
     """A sort key: the greater, the more a word tells."""
     return len(word) > 2 and any(map(str.isdecimal, word)), len(word)
-
-
-def _published_keys(name: str) -> set[str]:
-    """The keys of systems that are published under a name."""
-    from bricks.store import Published  # here, since commands import this to show their help
-
-    return {system.key for system in Published().systems.all() if system.name == name}
 
 
 def target_called(workspace: Workspace, name: str) -> Target:

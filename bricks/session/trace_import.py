@@ -356,7 +356,14 @@ def proven(
             continue
         equal = (call.operator, call.arguments)
         later = seen.get(equal, seen[None])
-        kept[number] = _proven_one(match, later, readers)
+        groups = (
+            tuple(key for key in group if not later.isdisjoint(readers.get(key, ())))
+            for group in match.candidates
+        )
+        found = [group for group in groups if group]
+        kept[number] = (
+            CallMatch(found[0]) if len(found) == 1 else CallMatch(unmatched=match.unmatched)
+        )
         if len(match.candidates) > 1:
             equals[call.step, *equal].append(number)
         seen[equal] = set()
@@ -365,16 +372,6 @@ def proven(
             for number in numbers:
                 kept[number] = CallMatch(unmatched=matches[number].unmatched)
     return kept
-
-
-def _proven_one(match: CallMatch, later: set[str], readers: Mapping[str, set[str]]) -> CallMatch:
-    """The one group of candidates whose results are read by a brick among ``later`` ones."""
-    groups = (
-        tuple(key for key in group if not later.isdisjoint(readers.get(key, ())))
-        for group in match.candidates
-    )
-    found = [group for group in groups if group]
-    return CallMatch(found[0]) if len(found) == 1 else CallMatch(unmatched=match.unmatched)
 
 
 def _readers(ran: Decomposition) -> dict[str, set[str]]:

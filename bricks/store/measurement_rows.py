@@ -83,26 +83,19 @@ def add_rounds(
     if added:
         connection.execute(rounds.insert(), added)
     if walk:
-        _count_rounds(connection, ids, walk)
+        connection.execute(
+            update(measurements)
+            .where(measurements.c.id == bindparam("row"))
+            .values(
+                wall_s=measurements.c.wall_s + bindparam("wall_s_delta"),
+                round_count=measurements.c.round_count + bindparam("rounds_more"),
+            ),
+            [
+                {"row": ids[key], "wall_s_delta": wall_s, "rounds_more": bool(round_.host_s)}
+                for key, (round_, wall_s) in walk.items()
+            ],
+        )
         add_watched(connection, target_key, [round_.host for round_, _ in walk.values()])
-
-
-def _count_rounds(
-    connection: Connection, ids: Mapping[str, int], walk: Mapping[str, TimedRound]
-) -> None:
-    """Add a walk's wall time and rounds to the counts of its measurements."""
-    connection.execute(
-        update(measurements)
-        .where(measurements.c.id == bindparam("row"))
-        .values(
-            wall_s=measurements.c.wall_s + bindparam("wall_s_delta"),
-            round_count=measurements.c.round_count + bindparam("rounds_more"),
-        ),
-        [
-            {"row": ids[key], "wall_s_delta": wall_s, "rounds_more": bool(round_.host_s)}
-            for key, (round_, wall_s) in walk.items()
-        ],
-    )
 
 
 def add_watched(

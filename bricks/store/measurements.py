@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bricks.samples.measurement import PROTOCOL, Failure, Measurement, Round
 from bricks.store.layout import DONE, FAILED, OPEN
@@ -98,7 +98,12 @@ class Measurements:
         """The wall time in seconds of each measured key on this target, in order of beginning."""
         statement = f"SELECT brick_key, wall_s FROM measurements WHERE {_DONE} ORDER BY id"
         with self._database.viewing() as view:
-            return {key: float(wall_s) for key, wall_s in view.rows(statement, _done(target_key))}
+            return {
+                key: float(wall_s)
+                for key, wall_s in view.rows(
+                    statement, {"target": target_key, "protocol": PROTOCOL, "done": DONE}
+                )
+            }
 
     def forget_failures(self, target_key: str, keys: Sequence[str]) -> int:
         """Delete failures, so that they are tried again; returns their number."""
@@ -148,7 +153,3 @@ def _settled(view: CacheView, columns: str, target_key: str, keys: Sequence[str]
 
 
 _DONE = "target_key = :target AND protocol = :protocol AND state = :done"
-
-
-def _done(target_key: str) -> dict[str, Any]:
-    return {"target": target_key, "protocol": PROTOCOL, "done": DONE}

@@ -212,7 +212,15 @@ class _MeasurementMerge:
                 raise ValueError(f"it holds two measurements of {measurement.key} on {group[0]}")
         self._watch.refresh()
         for (target_key, protocol), settled in by_group.items():
-            _refuse_unknown(self._connection, target_key, settled)
+            query = select(targets.c.key).where(targets.c.key == target_key)
+            if self._connection.execute(query).one_or_none() is None:
+                raise ValueError(
+                    f"it has measurements on the target {target_key}, which is nowhere"
+                )
+            missing = {key for key in settled if key.startswith(BRICK_PREFIX)}
+            missing -= _known_bricks(self._connection, missing)
+            if missing:
+                raise ValueError(f"it has a measurement of {min(missing)}, which is nowhere")
             self._merge(target_key, protocol, settled)
 
     def _merge(
@@ -280,17 +288,6 @@ class _MeasurementMerge:
         if rows:
             self._connection.execute(rounds.insert(), rows)
             self._merged.rounds += len(rows)
-
-
-def _refuse_unknown(connection: Connection, target_key: str, keys: Collection[str]) -> None:
-    """ValueError for measurements of a brick or target that the cache does not have."""
-    query = select(targets.c.key).where(targets.c.key == target_key)
-    if connection.execute(query).one_or_none() is None:
-        raise ValueError(f"it has measurements on the target {target_key}, which is nowhere")
-    missing = {key for key in keys if key.startswith(BRICK_PREFIX)}
-    missing -= _known_bricks(connection, missing)
-    if missing:
-        raise ValueError(f"it has a measurement of {min(missing)}, which is nowhere")
 
 
 def _known_bricks(connection: Connection, keys: Collection[str]) -> set[str]:

@@ -115,7 +115,9 @@ class SqliteFile:
         try:
             connection = self._idle.get_nowait()
         except Empty:
-            connection = self._connect()
+            connection = sqlite3.connect(self._path, check_same_thread=False)
+            configure(connection, self._busy_timeout_s)
+            connection.row_factory = _row
         try:
             connection.execute("BEGIN")
             yield _DriverView(connection)
@@ -132,12 +134,6 @@ class SqliteFile:
                 self._idle.get_nowait().close()
             except Empty:
                 return
-
-    def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self._path, check_same_thread=False)
-        configure(connection, self._busy_timeout_s)
-        connection.row_factory = _row
-        return connection
 
 
 def configure(connection: sqlite3.Connection, busy_timeout_s: float) -> None:

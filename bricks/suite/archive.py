@@ -66,8 +66,18 @@ class Archive(Closing):
         except (zipfile.BadZipFile, NotImplementedError, ValueError) as exc:
             raise SuiteError(f"{path} is cut off, or no suite: generate it again") from exc
         try:
-            self._check_sizes()
-            self.manifest = self._manifest()
+            infos = self._zip.infolist()
+            largest = max((info.file_size for info in infos), default=0)
+            total = sum(info.file_size for info in infos)
+            if len(infos) > MAX_FILES or largest > MAX_FILE_BYTES or total > _MAX_BYTES:
+                raise SuiteError(
+                    f"{self._path} holds {len(infos)} files of {total >> 20} MiB in all: that is no"
+                    " suite, for those have no weights"
+                )
+            manifest = json.loads(self._content(MANIFEST))
+            if not isinstance(manifest, dict):
+                raise TypeError("no JSON object")
+            self.manifest = manifest
             self._digests = {str(k): str(v) for k, v in dict(self.manifest["files"]).items()}
             self._check_names()
         except (KeyError, TypeError, ValueError) as exc:
@@ -98,23 +108,6 @@ class Archive(Closing):
         return SuiteError(
             f"{self._path}: its file {name} is missing or not as it was written: get it again"
         )
-
-    def _check_sizes(self) -> None:
-        """Check the declared sizes; reading stops at them."""
-        infos = self._zip.infolist()
-        largest = max((info.file_size for info in infos), default=0)
-        total = sum(info.file_size for info in infos)
-        if len(infos) > MAX_FILES or largest > MAX_FILE_BYTES or total > _MAX_BYTES:
-            raise SuiteError(
-                f"{self._path} holds {len(infos)} files of {total >> 20} MiB in all: that is no"
-                " suite, for those have no weights"
-            )
-
-    def _manifest(self) -> dict[str, Any]:
-        manifest = json.loads(self._content(MANIFEST))
-        if not isinstance(manifest, dict):
-            raise TypeError("no JSON object")
-        return manifest
 
     def _check_names(self) -> None:
         """Check that each file occurs once, is listed in the manifest, and lies in the archive."""

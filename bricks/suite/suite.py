@@ -220,7 +220,14 @@ def _bricks(path: Path, archive: Archive) -> list[Brick]:
 
 def pack_model(model: Model) -> bytes:
     """A model serialised for a suite: without its weights, and without their file locations."""
-    return _weightless(model.skeleton)
+    proto = parse_model(model.skeleton)
+    for tensor in all_tensors(proto.graph):
+        if is_referenced(tensor):
+            del tensor.external_data[:]
+            tensor.external_data.add(key="location", value="weights")
+    strip_code_location(proto)
+    written: bytes = proto.SerializeToString(deterministic=True)
+    return written
 
 
 def unpack_model(source: str, name: str, digest: str, skeleton: bytes) -> Model:
@@ -242,18 +249,6 @@ def unpack_model(source: str, name: str, digest: str, skeleton: bytes) -> Model:
             f"{source}: the model {name} in it is not the one that its digest stands for"
         )
     return model
-
-
-def _weightless(skeleton: bytes) -> bytes:
-    """The skeleton without the file locations of its weights, and of a program's code."""
-    proto = parse_model(skeleton)
-    for tensor in all_tensors(proto.graph):
-        if is_referenced(tensor):
-            del tensor.external_data[:]
-            tensor.external_data.add(key="location", value="weights")
-    strip_code_location(proto)
-    written: bytes = proto.SerializeToString(deterministic=True)
-    return written
 
 
 def _json(data: object) -> bytes:

@@ -100,16 +100,11 @@ def _caches(root: Path) -> tuple[tuple[str, int | None], ...]:
     sizes: dict[str, int] = {}
     for index in (root / "sys/devices/system/cpu/cpu0/cache").glob("index*"):
         level, kind = read_int(index / "level"), read_text(index / "type")
-        size = _bytes(read_text(index / "size"))
+        match = re.fullmatch(r"(\d+)([KMG]?)", read_text(index / "size") or "")
+        size = int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2]] if match else None
         if level is not None and kind in ("Data", "Unified") and size is not None:
             sizes["L1d" if level == 1 else f"L{level}"] = size
     return tuple((name, sizes.get(name)) for name in ("L1d", "L2", "L3"))
-
-
-def _bytes(size: str | None) -> int | None:
-    """Bytes of a size as sysfs writes it, such as ``32K``."""
-    match = re.fullmatch(r"(\d+)([KMG]?)", size or "")
-    return int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2]] if match else None
 
 
 def _from_py_cpuinfo() -> Processor:

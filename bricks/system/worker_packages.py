@@ -57,7 +57,11 @@ def worker_packages(python: str, say: Callable[[str], None] = lambda line: None)
     lacking = [name for name in _NEEDED if name not in interpreter.packages]
     if not lacking:
         return None
-    facts = [*_versions(interpreter).items(), sys.version_info[:2], *_own_versions().items()]
+    facts = [
+        *_versions(interpreter).items(),
+        sys.version_info[:2],
+        *{name: metadata.version(name) for name in (*_NEEDED, *_BELOW)}.items(),
+    ]
     digest = hashlib.sha256(f"{interpreter.version} {sorted(map(str, facts))}".encode())
     name = "worker-{}.{}".format(*interpreter.version)
     folder = root() / f"{name}-{digest.hexdigest()[:12]}"
@@ -146,10 +150,6 @@ def _versions(interpreter: Interpreter) -> Mapping[str, str]:
     return {
         name: package.version for name, package in interpreter.packages.items() if name != "pip"
     }
-
-
-def _own_versions() -> Mapping[str, str]:
-    return {name: metadata.version(name) for name in (*_NEEDED, *_BELOW)}
 
 
 def _fits(interpreter: Interpreter) -> bool:

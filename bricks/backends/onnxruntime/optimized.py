@@ -68,21 +68,16 @@ def save_optimized(
     with surrogates.of(proto) as (referring, folder):
         if size_bytes > _WRITTEN_BYTES:
             with suppress(BackendError):  # the new weights do not fit into one message
-                return _saved_with_references(referring, folder, level)
+                optimized, refused = _saved(
+                    referring, {}, _mapping(_saving(Path(), level), folder), folder
+                )
+                if _same_nodes(referring, optimized):
+                    _put_in_execution_order(optimized.graph)
+                return optimized, refused
         # A link, because the runtime deletes the file when saving fails.
         external = folder / "new"
         external.symlink_to(os.devnull)
         return _saved(referring, {}, _mapping(_saving(external, level), folder), folder)
-
-
-def _saved_with_references(
-    proto: onnx.ModelProto, folder: Path, level: str
-) -> tuple[onnx.ModelProto, list[str]]:
-    """The optimised model, in which unchanged weights stay references."""
-    optimized, refused = _saved(proto, {}, _mapping(_saving(Path(), level), folder), folder)
-    if _same_nodes(proto, optimized):
-        _put_in_execution_order(optimized.graph)
-    return optimized, refused
 
 
 def save_with_weights(

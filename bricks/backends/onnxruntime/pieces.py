@@ -43,7 +43,12 @@ def piece_of(proto: onnx.ModelProto) -> dict[str, Any]:
     values, sketches = known_values(proto), {**noted_sketches(proto), **noted_weights(proto)}
 
     def array(name: str, type_: ValueType, scale: tuple[float, float]) -> list[Any]:
-        own = _tensor(name, type_)
+        foreign = ("BFLOAT", "FLOAT8", "COMPLEX", "STRING")
+        if not isinstance(type_, TensorType) or type_.dtype.startswith(foreign):
+            raise BackendError(f"value {name!r} is {type_}, which portable suites cannot hold")
+        if ELEMENT_BITS[type_.dtype] < 8:
+            raise BackendError(f"value {name!r} is {type_}, which portable suites cannot hold")
+        own = type_
         filling = _filling(own, scale, ranges.get(name))
         if name in values:
             filling = {"values": values[name]}
@@ -67,12 +72,3 @@ def _filling(
     if type_.dtype == "BOOL":
         return {"integers": [0, 2]}
     return {"integers": list(integer_limits(type_.dtype, range_))}
-
-
-def _tensor(name: str, type_: ValueType) -> TensorType:
-    foreign = ("BFLOAT", "FLOAT8", "COMPLEX", "STRING")
-    if not isinstance(type_, TensorType) or type_.dtype.startswith(foreign):
-        raise BackendError(f"value {name!r} is {type_}, which portable suites cannot hold")
-    if ELEMENT_BITS[type_.dtype] < 8:
-        raise BackendError(f"value {name!r} is {type_}, which portable suites cannot hold")
-    return type_

@@ -77,7 +77,10 @@ def to_value(value: Any, type_: ValueType) -> ort.OrtValue:
         if type_.dtype.startswith("optional(") and value is not None:
             return to_value(value, type_.items[0])
         if type_.dtype.startswith("seq(tensor("):
-            return _sequence(value, type_)
+            names = [f"x{i}" for i in range(len(value))]
+            session = _maker(type_.dtype, len(value))
+            values = {n: to_value(v, t) for n, v, t in zip(names, value, type_.items, strict=True)}
+            return session.run_with_ort_values(["y"], values)[0]
     what = "an optional that is absent" if value is None else type_.dtype
     raise BackendError(f"onnxruntime cannot be handed {what} ahead of a run")
 
@@ -139,13 +142,6 @@ def type_of_value(value: Any, notation: str) -> ValueType:
         dtype = DTYPES[inner.partition(",")[2]]
         return ContainerType(notation, (TensorType(dtype, (len(value),)),))
     raise BackendError(f"a value is a {notation}: not supported")
-
-
-def _sequence(items: Sequence[np.ndarray], type_: ContainerType) -> ort.OrtValue:
-    names = [f"x{i}" for i in range(len(items))]
-    session = _maker(type_.dtype, len(items))
-    values = {n: to_value(v, t) for n, v, t in zip(names, items, type_.items, strict=True)}
-    return session.run_with_ort_values(["y"], values)[0]
 
 
 @cache

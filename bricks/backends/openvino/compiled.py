@@ -78,7 +78,15 @@ class Compiler:
         copy.CopyFrom(proto)
         for tensor in copy.graph.initializer:
             if is_referenced(tensor):
-                _refer_to_memory(tensor, weights[tensor.name])
+                values = weights[tensor.name]
+                if values.nbytes:
+                    set_reference(
+                        tensor, WeightReference(_IN_MEMORY, values.ctypes.data, values.nbytes)
+                    )
+                else:
+                    del tensor.external_data[:]
+                    tensor.data_location = onnx.TensorProto.DEFAULT
+                    tensor.raw_data = b""
         with translated("reading the model"):
             return self._core.read_model(copy.SerializeToString())
 
@@ -86,15 +94,6 @@ class Compiler:
         """``model``, ready to run; with counters of its kernels if ``counted``."""
         with translated("compiling the model"):
             return self._core.compile_model(model, "CPU", self._settings | {"PERF_COUNT": counted})
-
-
-def _refer_to_memory(tensor: onnx.TensorProto, values: np.ndarray) -> None:
-    if values.nbytes:
-        set_reference(tensor, WeightReference(_IN_MEMORY, values.ctypes.data, values.nbytes))
-    else:
-        del tensor.external_data[:]
-        tensor.data_location = onnx.TensorProto.DEFAULT
-        tensor.raw_data = b""
 
 
 @contextmanager

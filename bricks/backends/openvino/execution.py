@@ -7,7 +7,7 @@ their names, so the model is compiled with names that say their positions. Must 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -161,7 +161,28 @@ def kernels(compiled: ov.CompiledModel) -> list[CompiledKernel]:
         numbers = {op.get_name(): number for number, op in enumerate(ops)}
         result: list[CompiledKernel] = []
         for op in ops:
-            kernel = _kernel(op, numbers)
+            info = {key: str(getattr(v, "value", v)) for key, v in op.get_rt_info().items()}
+            sources = [value.get_source_output() for value in op.inputs()]
+            order = info.get("execOrder", "")
+            origins = [name.strip() for name in info.get("originalLayersNames", "").split(",")]
+            kernel = CompiledKernel(
+                name=op.get_friendly_name(),
+                origins=tuple(filter(None, origins)),
+                kind=info.get("layerType", ""),
+                primitive=info.get("primitiveType", ""),
+                precision=info.get("runtimePrecision", ""),
+                layouts=_layouts(op, info.get("outputLayouts", "").split(",")),
+                output_precisions=tuple(info.get("outputPrecisions", "").split(",")),
+                positions=frozenset(
+                    int(m[1]) for name in origins if (m := _POSITION.fullmatch(name))
+                ),
+                sources=tuple(
+                    (numbers[source.get_node().get_name()], source.get_index())
+                    for source in sources
+                ),
+                order=int(order) if order.lstrip("-").isdecimal() else -1,
+                constant=info.get("layerType") in _CONSTANTS,
+            )
             result.append(_in_context(kernel, [result[source] for source, _ in kernel.sources]))
             for number, _ in kernel.sources if kernel.kind in PORTS else ():
                 source = result[number]
@@ -204,29 +225,6 @@ def _in_context(kernel: CompiledKernel, sources: Sequence[CompiledKernel]) -> Co
             source.layout(output) != kernel.layout()
             for source, (_, output) in zip(sources, kernel.sources, strict=True)
         ),
-    )
-
-
-def _kernel(op: Any, numbers: Mapping[str, int]) -> CompiledKernel:
-    """The kernel that a node of OpenVINO's runtime model describes; ``numbers`` by node's name."""
-    info = {key: str(getattr(v, "value", v)) for key, v in op.get_rt_info().items()}
-    sources = [value.get_source_output() for value in op.inputs()]
-    order = info.get("execOrder", "")
-    origins = [name.strip() for name in info.get("originalLayersNames", "").split(",")]
-    return CompiledKernel(
-        name=op.get_friendly_name(),
-        origins=tuple(filter(None, origins)),
-        kind=info.get("layerType", ""),
-        primitive=info.get("primitiveType", ""),
-        precision=info.get("runtimePrecision", ""),
-        layouts=_layouts(op, info.get("outputLayouts", "").split(",")),
-        output_precisions=tuple(info.get("outputPrecisions", "").split(",")),
-        positions=frozenset(int(m[1]) for name in origins if (m := _POSITION.fullmatch(name))),
-        sources=tuple(
-            (numbers[source.get_node().get_name()], source.get_index()) for source in sources
-        ),
-        order=int(order) if order.lstrip("-").isdecimal() else -1,
-        constant=info.get("layerType") in _CONSTANTS,
     )
 
 

@@ -304,17 +304,13 @@ def _operator(call: Call) -> Any:
 
         return _Kernel(kept_kernel(str(call.arguments[1].get("key"))))
     if call.namespace == RECOMPUTATION and call.operator in (HIDE, RECOMPUTE):
-        return _recomputation(call)
+        calls, reentrant = call.arguments[0]
+        if not isinstance(calls, int) or not 0 <= calls <= _MOST_RECOMPUTED:
+            raise foreign(call.namespace, f"{call.operator} of {calls!r} calls")
+        return Recomputation(call.operator, calls, bool(reentrant))
     if call.namespace == QUANTIZED and call.operator in PACKED:
         return _PackedProduct(call.operator)
     return operator_called(call.namespace, call.operator)
-
-
-def _recomputation(call: Call) -> Recomputation:
-    calls, reentrant = call.arguments[0]
-    if not isinstance(calls, int) or not 0 <= calls <= _MOST_RECOMPUTED:
-        raise foreign(call.namespace, f"{call.operator} of {calls!r} calls")
-    return Recomputation(call.operator, calls, bool(reentrant))
 
 
 class _PackedProduct:

@@ -53,7 +53,16 @@ def kernels_kept() -> Iterator[None]:
 
     def kept(self: Any, types: Sequence[str], source: str) -> WatchedKernel:
         kernel = original(self, types, source)
-        return WatchedKernel(kernel, _keep(types, source), types)
+        content = json.dumps([list(types), source]).encode()
+        key = _digest(content)
+        folder = root().parent / "kernels"
+        path = folder / f"{key}.json"
+        if not path.is_file():
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            partial = path.with_suffix(f".{os.getpid()}")
+            partial.write_bytes(content)
+            partial.replace(path)
+        return WatchedKernel(kernel, key, types)
 
     compiler.cpp_pybinding = kept
     try:
@@ -104,20 +113,6 @@ def inductor() -> Any:
 
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:32]
-
-
-def _keep(types: Sequence[str], source: str) -> str:
-    """Write a kernel's source to the data folder; return its digest."""
-    content = json.dumps([list(types), source]).encode()
-    key = _digest(content)
-    folder = root().parent / "kernels"
-    path = folder / f"{key}.json"
-    if not path.is_file():
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        partial = path.with_suffix(f".{os.getpid()}")
-        partial.write_bytes(content)
-        partial.replace(path)
-    return key
 
 
 def kept_kernel(key: str) -> Callable[..., None]:

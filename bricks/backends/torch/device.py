@@ -116,15 +116,11 @@ def copied(
             continue
         key = storage_key(tensor)
         if key not in storages:
-            storages[key] = _copy(tensor.untyped_storage(), kind)
+            data = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
+            storages[key] = data.to(kind, copy=True).untyped_storage()
         view = tensor.storage_offset(), tensor.shape, tensor.stride()
         copies[name] = torch.empty(0, dtype=tensor.dtype, device=kind).set_(storages[key], *view)
     return copies
-
-
-def _copy(storage: torch.UntypedStorage, kind: str) -> torch.UntypedStorage:
-    data = torch.empty(0, dtype=torch.uint8).set_(storage)
-    return data.to(kind, copy=True).untyped_storage()
 
 
 # Cycles of a kernel that does nothing.

@@ -291,23 +291,19 @@ class CallRecorder(TorchDispatchMode):
             for name, numbers in self._scalars.items()
         ]
         outputs = list(dict.fromkeys(self._outputs))
-        graph = helper.make_graph(
-            self._noted_nodes(), "program", [types[n] for n in inputs],
-            [types[n] for n in outputs], weights,
-        )  # fmt: skip
-        own = {*inputs, *outputs, *self.begins}
-        graph.value_info.extend(info for name, info in types.items() if name not in own)
-        return graph
-
-    def _noted_nodes(self) -> list[onnx.NodeProto]:
-        """All calls with notes of the values that are freed after each."""
         for state in self._generator.saved:
             self._freed[state.restored].append(state.name)
         for number, names in self._freed.items():
             if names:
                 freed = json.dumps(list(dict.fromkeys(names)))
                 self.nodes[number].metadata_props.add(key=FREED, value=freed)
-        return self._generator.with_saves(self.nodes)
+        graph = helper.make_graph(
+            self._generator.with_saves(self.nodes), "program", [types[n] for n in inputs],
+            [types[n] for n in outputs], weights,
+        )  # fmt: skip
+        own = {*inputs, *outputs, *self.begins}
+        graph.value_info.extend(info for name, info in types.items() if name not in own)
+        return graph
 
 
 def _on_host(tensors: Sequence[torch.Tensor]) -> bool:

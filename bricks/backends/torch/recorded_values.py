@@ -350,16 +350,15 @@ class GeneratorStates:
         """Return ``calls`` with those that save a state, each after the call that leads to it."""
         nodes = list(calls)
         for state in sorted(self.saved, key=lambda each: -each.after):
-            nodes.insert(state.after + 1, _save(state.name, calls[max(0, state.after)]))
+            phase = next(
+                note.value
+                for note in calls[max(0, state.after)].metadata_props
+                if note.key == PHASE
+            )
+            node = Call(GENERATOR, GET_STATE, ([], {})).node([], [state.name])
+            node.metadata_props.add(key=PHASE, value=phase)
+            nodes.insert(state.after + 1, node)
         return nodes
-
-
-def _save(name: str, before: onnx.NodeProto) -> onnx.NodeProto:
-    """Return the call that saves a state as the value ``name``, in the phase of another call."""
-    phase = next(note.value for note in before.metadata_props if note.key == PHASE)
-    node = Call(GENERATOR, GET_STATE, ([], {})).node([], [name])
-    node.metadata_props.add(key=PHASE, value=phase)
-    return node
 
 
 def _digest(state: torch.Tensor) -> str:

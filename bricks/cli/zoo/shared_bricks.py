@@ -5,7 +5,7 @@ A model without a plan doesn't stop the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,7 +52,10 @@ def similarity(options: SurveyOptions, picture: PictureOptions) -> None:
     """
     from bricks.analysis.similarity import similarity as similarity_of
 
-    _check_picture(picture.out)
+    if picture.out is not None:
+        from bricks.report.plots import check_picture
+
+        check_picture(picture.out)
     with open_workspace(options) as workspace:
         models = read_all(options).models
         plans = plans_of(workspace, models)
@@ -60,7 +63,10 @@ def similarity(options: SurveyOptions, picture: PictureOptions) -> None:
     result = similarity_of([plan for plan in plans if not isinstance(plan, Unread)])
     if picture.out is not None and result.models:
         about = f"{runtime.backend} {runtime.version}, granularity {options.runtime.granularity}"
-        _draw(result, picture.out, about, _tasks(models))
+        from bricks.report.plots import draw_similarity
+
+        title = f"Bricks that {len(result.models)} models share ({about})"
+        draw_similarity(result, picture.out, title=title, kinds=_tasks(models))
     rows = rows_of(plans, _rows(result), _nothing)
     if options.general.json:
         print_json(
@@ -74,20 +80,6 @@ def similarity(options: SurveyOptions, picture: PictureOptions) -> None:
     elif result.models:
         _show(result)
     finish(row["error"] for row in rows if row["error"] is not None)
-
-
-def _check_picture(out: Path | None) -> None:
-    if out is not None:
-        from bricks.report.plots import check_picture
-
-        check_picture(out)
-
-
-def _draw(result: Similarity, out: Path, about: str, tasks: Mapping[str, str]) -> None:
-    from bricks.report.plots import draw_similarity
-
-    title = f"Bricks that {len(result.models)} models share ({about})"
-    draw_similarity(result, out, title=title, kinds=tasks)
 
 
 def _show(result: Similarity) -> None:

@@ -67,7 +67,11 @@ class _Addresses:
         made = plan.occurrences[position].made
         for value in made:
             if storages[value] == value and plan.memory.storage(value) == value:
-                self._allocate(value)
+                free = self._free[self._blocks(value)]
+                if not free:
+                    self._count += 1
+                    free.append(("address", self._count))
+                self._of[value] = free.pop()
         writes = [
             (self._of.get(storages[v], storages[v]), self._size(v, size_bytes(plan.types[v])))
             for v in made
@@ -78,13 +82,6 @@ class _Addresses:
         """The bytes of a value, at most those of its storage: an expanded view has more."""
         first = -1 if value is None else self._plan.memory.storage(value)
         return size if first < 0 else min(size, size_bytes(self._plan.types[first]))
-
-    def _allocate(self, value: int) -> None:
-        free = self._free[self._blocks(value)]
-        if not free:
-            self._count += 1
-            free.append(("address", self._count))
-        self._of[value] = free.pop()
 
     def _release(self, position: int) -> None:
         for value in self._ends.get(position, ()):

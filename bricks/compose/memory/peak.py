@@ -18,7 +18,6 @@ from bricks.decompose.granularity import EXECUTED
 from bricks.graph.form import operator_title
 
 if TYPE_CHECKING:
-    from bricks.compose.memory.weights import WeightMemory
     from bricks.decompose.memory import LiveMemory
     from bricks.decompose.plan import Brick, Plan
     from bricks.system import Runtime
@@ -89,7 +88,15 @@ def _planned(plan: Plan, bricks: Mapping[str, Brick], runtime: Runtime) -> PeakM
     from bricks.compose.memory.weights import weight_memory, workspace
 
     weights = weight_memory(plan, bricks)
-    unknown = _unknown_sizes(plan, weights)
+    from bricks.compose.memory.activations import sizeless
+
+    reasons = []
+    if not weights.rewriting_known:
+        reasons.append("what loading needs: an earlier version decomposed the model")
+    texts = sizeless(plan) + weights.sizeless
+    if texts:
+        reasons.append(f"{texts} values that hold texts")
+    unknown = tuple(reasons)
     workspaces: dict[str, tuple[int, ...]] = {}
     activations = Activations(plan)
     run_bytes, session_bytes = activations.resident_bytes(weights=weights.in_arena), 0
@@ -153,18 +160,6 @@ def _refusal(plan: Plan, runtime: Runtime, workers: int) -> str | None:
 def _memory_use(runtime: str) -> MemoryUse:
     """The known use of memory of ``runtime``, which may be installed on other hosts only."""
     return next((o.memory for o in offers() if o.name == runtime), MemoryUse.UNPREDICTED)
-
-
-def _unknown_sizes(plan: Plan, weights: WeightMemory) -> tuple[str, ...]:
-    from bricks.compose.memory.activations import sizeless
-
-    reasons = []
-    if not weights.rewriting_known:
-        reasons.append("what loading needs: an earlier version decomposed the model")
-    texts = sizeless(plan) + weights.sizeless
-    if texts:
-        reasons.append(f"{texts} values that hold texts")
-    return tuple(reasons)
 
 
 def _unknown_workspaces(

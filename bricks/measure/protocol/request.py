@@ -118,7 +118,14 @@ def codec_of(kind: Any) -> Codec:
     if origin in (Mapping, dict):
         return _mapping(*arguments)
     if origin in (Union, UnionType) and NoneType in arguments and len(arguments) == 2:
-        return _optional(next(argument for argument in arguments if argument is not NoneType))
+        item = next(argument for argument in arguments if argument is not NoneType)
+        codec = codec_of(item)
+        if codec.plain:
+            return codec
+        return Codec(
+            lambda value: None if value is None else codec.to_json(value),
+            lambda data: None if data is None else codec.from_json(data),
+        )
     if isinstance(kind, type) and issubclass(kind, JsonType):
         return Codec(lambda value: value.to_json(), kind.from_json)
     if is_dataclass(kind):
@@ -158,16 +165,6 @@ def _mapping(key: Any, item: Any) -> Codec:
         )
     pairs = _many(tuple[key, item])
     return Codec(lambda mapping: pairs.to_json(mapping.items()), lambda d: dict(pairs.from_json(d)))
-
-
-def _optional(item: Any) -> Codec:
-    codec = codec_of(item)
-    if codec.plain:
-        return codec
-    return Codec(
-        lambda value: None if value is None else codec.to_json(value),
-        lambda data: None if data is None else codec.from_json(data),
-    )
 
 
 def _row(kind: Any) -> Codec:

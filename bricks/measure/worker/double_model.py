@@ -51,7 +51,14 @@ def in_double(proto: onnx.ModelProto) -> onnx.ModelProto:
     for node in all_nodes(graph):
         _refuse_unfaithful(node)
         for attribute in node.attribute:
-            _widen_attribute(node, attribute)
+            what = f"attribute {attribute.name!r} of {label(node)}"
+            if attribute.type == AttributeProto.TENSOR:
+                attribute.t.CopyFrom(_widened(attribute.t, what))
+            elif (
+                attribute.name in ("to", "dtype", "output_dtype")
+                and attribute.type == AttributeProto.INT
+            ):
+                attribute.i = _wide_type(attribute.i, what) if attribute.i else attribute.i
     _widen_weights(graph)
     for info in (*graph.input, *graph.output):
         kind = info.type.tensor_type
@@ -128,14 +135,6 @@ def _refuse_unfaithful(node: onnx.NodeProto) -> None:
         raise BackendError(f"onnx's reference knows no clip or input_forget of {label(node)}")
     if len(node.input) > 4 and node.input[4]:
         raise BackendError(f"onnx's reference knows no lengths of sequences of {label(node)}")
-
-
-def _widen_attribute(node: onnx.NodeProto, attribute: onnx.AttributeProto) -> None:
-    what = f"attribute {attribute.name!r} of {label(node)}"
-    if attribute.type == AttributeProto.TENSOR:
-        attribute.t.CopyFrom(_widened(attribute.t, what))
-    elif attribute.name in ("to", "dtype", "output_dtype") and attribute.type == AttributeProto.INT:
-        attribute.i = _wide_type(attribute.i, what) if attribute.i else attribute.i
 
 
 def _widened(tensor: onnx.TensorProto, what: str = "") -> onnx.TensorProto:

@@ -176,7 +176,14 @@ class QuantisingRequests:
         """Write the quantised model."""
         tool = capability(backends.offer(request.tool, request.location), Quantiser, request.tool)
         proto = parse_model(request.model)
-        _refuse_large(proto)
+        size_bytes = sum(
+            t.size_bytes for t in without_values(proto).values() if t.dtype != "STRING"
+        )
+        if size_bytes > _MOST_BYTES:
+            raise BackendError(
+                f"its weights take {size_bytes / (1 << 30):.1f} GiB, and models of up to 1 GiB are"
+                " quantised here: quantise it yourself, and give that file"
+            )
         pool, whole = Pool(self._runtime.settings.seed), graph_of(proto)
         proto = with_own_weights(proto, Path(request.folder))
         weights, _ = synthetic_data(pool, proto, whole, "weights")
@@ -187,16 +194,6 @@ class QuantisingRequests:
             source = Path(folder) / "model.onnx"
             onnx.save(with_values(proto, weights), source)
             tool.quantise(source, target, QuantisationMethod(request.method), samples)
-
-
-def _refuse_large(proto: onnx.ModelProto) -> None:
-    """Raise for a model whose weights are too large to be quantised in memory."""
-    size_bytes = sum(t.size_bytes for t in without_values(proto).values() if t.dtype != "STRING")
-    if size_bytes > _MOST_BYTES:
-        raise BackendError(
-            f"its weights take {size_bytes / (1 << 30):.1f} GiB, and models of up to 1 GiB are"
-            " quantised here: quantise it yourself, and give that file"
-        )
 
 
 # So many rows show the distribution in the columns of a table.

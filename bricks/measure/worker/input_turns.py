@@ -37,19 +37,10 @@ def turns_of(backend: Backend, proto: onnx.ModelProto, key: str, rotated: Rotate
     if is_brick(proto) or not rotated.bound or not isinstance(backend, ValueObserver):
         return {name: sets[name] for name in rotated.unobserved}
     wanted = min(len(sets[name]) for name in rotated.bound)
-    same = _same_course(backend, proto, key, rotated, wanted)
-    turns: dict[str, Sequence[int]] = {name: sets[name] for name in rotated.names - rotated.bound}
-    return turns | dict.fromkeys(rotated.bound if len(same) > 1 else (), same)
-
-
-def _same_course(
-    observer: ValueObserver, proto: onnx.ModelProto, key: str, rotated: RotatedInputs, wanted: int
-) -> list[int]:
-    """Numbers of at most ``wanted`` sets of the bound inputs with which the same is run."""
     loops = [first_output(loop) for loop in conditional_loops(proto.graph.node)]
     counted = with_iteration_counters(proto, loops) if loops else proto
     course, candidates = rotated.course, range(_CANDIDATES * wanted)
-    runs = observer.observe(
+    runs = backend.observe(
         counted, sorted(course.chosen | course.sized), key=key, turning=rotated.bound,
         turns=_until(time.monotonic() + _SECONDS, candidates),
     )  # fmt: skip
@@ -59,7 +50,8 @@ def _same_course(
             same.append(number)
         if len(same) == wanted:
             break
-    return same
+    turns: dict[str, Sequence[int]] = {name: sets[name] for name in rotated.names - rotated.bound}
+    return turns | dict.fromkeys(rotated.bound if len(same) > 1 else (), same)
 
 
 def _until(deadline: float, numbers: Sequence[int]) -> Iterator[int]:

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import onnx
 
-from bricks.backends.base import Backend, BindableModel, Binding, BoundModel, RotatingInputs
+from bricks.backends.base import BindableModel, Binding, BoundModel, RotatingInputs
 from bricks.backends.input_values import Turns
 from bricks.backends.instruments import Preparation
 from bricks.graph.subgraphs import with_noted_iterations
@@ -97,7 +96,8 @@ class LoadedPieces:
         loaded = backend.load(
             proto, key=request.key, optimize=request.optimize, streams=request.streams
         )
-        signs = _sign_sensitive(backend, proto)
+        operators = {node.op_type for node in all_nodes(proto.graph)}
+        signs = any(map(backend.sign_sensitive, operators))
         turns: Turns = {}
         if not self._runtime.settings.repeat_inputs:
             rotated = rotated_inputs(proto, backend.sign_sensitive)
@@ -128,11 +128,6 @@ class LoadedPieces:
         """Unload everything, and keep the region."""
         self.steps.clear()
         self._loaded.clear()
-
-
-def _sign_sensitive(backend: Backend, proto: onnx.ModelProto) -> bool:
-    operators = {node.op_type for node in all_nodes(proto.graph)}
-    return any(map(backend.sign_sensitive, operators))
 
 
 class ActivationRegion:

@@ -275,7 +275,10 @@ def _ratio(
 ) -> float:
     """Seconds there, for each of ``device_s`` seconds here."""
     moved = sum(part.work.read_bytes + part.work.written_bytes for part in parts)
-    compute_s, memory_s = _compute_s(parts, here), _memory_s(moved, here)
+    compute_s, memory_s = (
+        _compute_s(parts, here),
+        (moved / (_REACHED_BANDWIDTH * here.bandwidth_bytes_per_s)),
+    )
     floor = min(1.0, _FLOOR_S / device_s)
     if compute_s > memory_s:
         share = min(1.0 - floor, compute_s / device_s)
@@ -297,10 +300,6 @@ def _compute_s(parts: Sequence[KernelFeatures], card: Card) -> float:
     return sum(
         work.flops / (_REACHED_FLOPS * peaks.get(work.precision, peaks["fp32"])) for work in works
     )
-
-
-def _memory_s(moved: float, card: Card) -> float:
-    return moved / (_REACHED_BANDWIDTH * card.bandwidth_bytes_per_s)
 
 
 def _clock_hz(card: Card) -> float:

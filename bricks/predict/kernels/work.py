@@ -105,12 +105,12 @@ def normalisation(call: TensorCall) -> CallWork:
     """A kernel with groups of elements that are normalised: elements, size of a group, run."""
     data = call.distinct[0]
     size, run = _group(call, data)
-    tags = (_types(call), "nhwc" if data.channels_last else "", str(_trains(call)))
+    tags = (
+        _types(call),
+        "nhwc" if data.channels_last else "",
+        str(any(argument is True for argument in call.positional)),
+    )
     return _stream(call, (data.elements, size, run), tags)
-
-
-def _trains(call: TensorCall) -> bool:
-    return any(argument is True for argument in call.positional)
 
 
 def _group(call: TensorCall, data: CallTensor) -> tuple[float, float]:

@@ -213,19 +213,6 @@ def steps_of(workspace: Workspace, name: str, quantisation: str | None = None) -
             f"{name} was recorded at one length: give a function that takes batch=, tokens= and"
             " past_tokens=, as FILE.py:FUNCTION"
         )
-    return _in_file(name)
-
-
-def _published(workspace: Workspace, name: str, quantisation: str) -> OnnxSteps:
-    facts = PUBLISHED[name]
-    title = name if quantisation == "none" else f"{name} ({quantisation})"
-    path = workspace.folder() / "decoder.onnx"
-    path.write_bytes(decoder_model(name, facts, quantisation).SerializeToString())
-    return OnnxSteps(str(path), decoder_of(path, title), title, facts.positions)
-
-
-def _in_file(name: str) -> OnnxSteps:
-    """The decoder in an ONNX file, or of the zoo."""
     try:
         file = exactly_one(name, find_files(name))
     except ModelError as error:
@@ -235,6 +222,14 @@ def _in_file(name: str) -> OnnxSteps:
         hint = f"did you mean {meant}?" if meant else _EXAMPLES
         raise ModelError(f"no decoder is called {name!r}: {hint}") from error
     return OnnxSteps(name, decoder_of(file.path, file.title), file.title)
+
+
+def _published(workspace: Workspace, name: str, quantisation: str) -> OnnxSteps:
+    facts = PUBLISHED[name]
+    title = name if quantisation == "none" else f"{name} ({quantisation})"
+    path = workspace.folder() / "decoder.onnx"
+    path.write_bytes(decoder_model(name, facts, quantisation).SerializeToString())
+    return OnnxSteps(str(path), decoder_of(path, title), title, facts.positions)
 
 
 # Cache lengths at which steps are estimated.

@@ -259,22 +259,18 @@ class GenerationStudy(
         tokens = generation.prompt_tokens + generation.new_tokens - 1
         cache_bytes = self._decoder.cache_bytes(generation.batch, tokens)
         if isinstance(self._decoder, CardSteps):
-            return self._card_memory(self._decoder.weight_bytes, cache_bytes)
+            first, *_, last = [*self._models.values()] * 2
+            peaks = [
+                predict_memory(self.workspace, model, target=self.target) for model in (first, last)
+            ]
+            known = [peak for peak in peaks if isinstance(peak, PeakMemory)]
+            unknown = tuple(dict.fromkeys(reason for peak in known for reason in peak.unknown))
+            peak_bytes = max((peak.peak_bytes for peak in known), default=None)
+            return GenerationMemory(self._decoder.weight_bytes, cache_bytes, peak_bytes, unknown)
         memory = predict_memory(self.workspace, largest, target=self.target)
         if isinstance(memory, UnknownMemory):
             return GenerationMemory(None, cache_bytes, None, (memory.reason,))
         return GenerationMemory(memory.weight_bytes, cache_bytes, memory.peak_bytes, memory.unknown)
-
-    def _card_memory(self, weight_bytes: int, cache_bytes: int | None) -> GenerationMemory:
-        """The memory of a card at the peak of the prompt or of the last token."""
-        first, *_, last = [*self._models.values()] * 2
-        peaks = [
-            predict_memory(self.workspace, model, target=self.target) for model in (first, last)
-        ]
-        known = [peak for peak in peaks if isinstance(peak, PeakMemory)]
-        unknown = tuple(dict.fromkeys(reason for peak in known for reason in peak.unknown))
-        peak_bytes = max((peak.peak_bytes for peak in known), default=None)
-        return GenerationMemory(weight_bytes, cache_bytes, peak_bytes, unknown)
 
 
 def generated(

@@ -32,7 +32,6 @@ from bricks.studies.study import Needs, Study
 
 if TYPE_CHECKING:
     from bricks.compose.basis import Basis
-    from bricks.decompose.plan import Brick
     from bricks.graph.model import Model
     from bricks.samples.usual_conditions import UsualConditions
     from bricks.session.workspace import Workspace
@@ -80,22 +79,19 @@ class PredictionStudy(Study[PredictionOptions, tuple[PredictedModel, ...], None,
         models = predicting.lacking(self.workspace, every)
         branches = unmeasured_branches(self.workspace, every)
         if models or branches:
-            self._measure_lacking(models, branches)
+            from bricks.session import measuring  # an answer from the cache needs none of it
+
+            done = measuring.measure(self.workspace, models, branches)
+            budget_s = self.workspace.options.conditions.budget_s
+            if budget_s is not None and done.unfinished and not done.new_bricks:
+                self.notice(
+                    f"nothing was measured within {budget_s:g} s, and the answer is from"
+                    " measurements of others: give a larger --budget"
+                )
         if self.options.now and self.target.system.accelerator is None:
             from bricks.session import measuring
 
             measuring.renew(self.workspace, every)
-
-    def _measure_lacking(self, models: Sequence[Model], branches: Sequence[Brick]) -> None:
-        from bricks.session import measuring  # an answer from the cache needs none of it
-
-        done = measuring.measure(self.workspace, models, branches)
-        budget_s = self.workspace.options.conditions.budget_s
-        if budget_s is not None and done.unfinished and not done.new_bricks:
-            self.notice(
-                f"nothing was measured within {budget_s:g} s, and the answer is from measurements"
-                " of others: give a larger --budget"
-            )
 
     def predict(self) -> tuple[PredictedModel, ...]:
         """Each model; one that fails does not stop the others."""

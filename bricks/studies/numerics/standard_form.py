@@ -46,7 +46,11 @@ def blocked(array: np.ndarray, layout: BlockedLayout, block: int) -> np.ndarray:
     Raises :class:`ModelError` if more channels are no multiple of a block.
     """
     axes = _blocked_axes(array.shape, layout, block)
-    split = [part for k, size in enumerate(array.shape) for part in _split(size, block, k in axes)]
+    split = [
+        part
+        for k, size in enumerate(array.shape)
+        for part in ([size // block, block] if (k in axes) else [size])
+    ]
     outer, inner, at = [], [], 0
     for k in range(array.ndim):
         outer.append(at)
@@ -68,10 +72,6 @@ def _blocked_axes(shape: tuple[int, ...], layout: BlockedLayout, block: int) -> 
                 " were blocked on another processor"
             )
     return axes
-
-
-def _split(size: int, block: int, is_blocked: bool) -> list[int]:
-    return [size // block, block] if is_blocked else [size]
 
 
 def layout_probe() -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:

@@ -200,17 +200,13 @@ class ScalingOptions:
         if self.step.strong and self.batch is None:
             raise UsageError("--strong divides a batch: add --batch N")
         if self.check is not None:
-            self._refuse_check()
-
-    def _refuse_check(self) -> None:
-        """Refuse real steps without DDP, or on a network that cannot be set up."""
-        if self.network.stated:
-            raise UsageError(
-                "--check runs real steps on a network that was measured: leave out --bandwidth and"
-                " --latency for this host's loopback, or give --network NAME"
-            )
-        if self.strategies.names[0] != DDP:
-            raise UsageError("--check runs real steps of DDP: give --strategy ddp first")
+            if self.network.stated:
+                raise UsageError(
+                    "--check runs real steps on a network that was measured: leave out --bandwidth"
+                    " and --latency for this host's loopback, or give --network NAME"
+                )
+            if self.strategies.names[0] != DDP:
+                raise UsageError("--check runs real steps of DDP: give --strategy ddp first")
 
     @property
     def loopback(self) -> bool:

@@ -123,7 +123,8 @@ class Scaling:
             name: _interval(value, [(source, figures[name]) for source, figures in others])
             for name, value in middle.items()
         }
-        epoch_s = self._epoch(ranks, intervals["step_s"])
+        steps = self.training.step.steps_per_epoch(self._samples(ranks))
+        epoch_s = None if steps is None else intervals["step_s"].scaled(steps)
         return ScalePoint(
             ranks=ranks,
             strategy=self.training.strategy.name,
@@ -142,10 +143,6 @@ class Scaling:
             epoch_s=epoch_s,
             run_s=self._run_of(epoch_s),
         )
-
-    def _epoch(self, ranks: int, step_s: Interval) -> Interval | None:
-        steps = self.training.step.steps_per_epoch(self._samples(ranks))
-        return None if steps is None else step_s.scaled(steps)
 
     def _run_of(self, epoch_s: Interval | None) -> Interval | None:
         epochs = self.training.step.epochs

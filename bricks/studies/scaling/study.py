@@ -134,7 +134,21 @@ class ScalingStudy(Study[ScalingOptions, Prediction, Observed, ScalingResult]):
         """Run real steps of DDP on the ranks to check."""
         assert self.options.check is not None
         ranks, batch = self.options.check, self.options.batch
-        self._refuse_other_ranks()
+        here, target = self.workspace.target, self.target
+        if here.runtime.backend != PROGRAMS_RUNTIME:
+            raise UsageError(
+                f"--check runs real steps with {PROGRAMS_RUNTIME}, not {here.runtime.backend}:"
+                " leave out --runtime"
+            )
+        if target.key != here.key:
+            raise UsageError(
+                f"--check runs real steps on this host, not on {target.system.name}: leave out --on"
+            )
+        if target.runtime.threads != 1:
+            raise UsageError("--check gives each rank one thread: give --threads 1")
+        given = self.options.network.given
+        if given is not None and not isinstance(given, MeasuredNetwork):
+            raise UsageError(f"network {given.name} cannot be set up here: give a measured one")
         yield
         scaling, network = self._scalings[0], self._network
         assert isinstance(network, MeasuredNetwork), "others are refused"
@@ -266,24 +280,6 @@ class ScalingStudy(Study[ScalingOptions, Prediction, Observed, ScalingResult]):
             f"this host's loopback between {self.options.check} ranks is not measured yet: leave"
             " out --no-measure"
         )
-
-    def _refuse_other_ranks(self) -> None:
-        """Real ranks run here, with one thread each: others cannot be compared with them."""
-        here, target = self.workspace.target, self.target
-        if here.runtime.backend != PROGRAMS_RUNTIME:
-            raise UsageError(
-                f"--check runs real steps with {PROGRAMS_RUNTIME}, not {here.runtime.backend}:"
-                " leave out --runtime"
-            )
-        if target.key != here.key:
-            raise UsageError(
-                f"--check runs real steps on this host, not on {target.system.name}: leave out --on"
-            )
-        if target.runtime.threads != 1:
-            raise UsageError("--check gives each rank one thread: give --threads 1")
-        given = self.options.network.given
-        if given is not None and not isinstance(given, MeasuredNetwork):
-            raise UsageError(f"network {given.name} cannot be set up here: give a measured one")
 
 
 def _checked(point: ScalePoint | ScaleFailure, observed: Observed) -> ScalePoint | ScaleFailure:

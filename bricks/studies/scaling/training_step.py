@@ -76,17 +76,14 @@ def unevenness(
     """
     measured = [(counts[key], results[key]) for key in counts if key in results]
     squares = [
-        (count, _square(result)) for count, result in measured if isinstance(result, Measurement)
+        (count, pooled_variance(round_.host_s for round_ in result.rounds))
+        for count, result in measured
+        if isinstance(result, Measurement)
     ]
     variance = sum(count * square for count, square in squares)
     return Unevenness(
         math.sqrt(variance), sum(count * math.sqrt(square) for count, square in squares)
     )
-
-
-def _square(measurement: Measurement) -> float:
-    """The variance within rounds."""
-    return pooled_variance(round_.host_s for round_ in measurement.rounds)
 
 
 def slowest(ranks: int) -> float:

@@ -106,23 +106,19 @@ class ServedScenario(Closing):
         """
         server = self._load.kind is ScenarioKind.SERVER
         if not server or result.load.qps is not None:
-            result = self._with_costs(result)
+            self._workspace.progress("measuring the server itself", 0.0)
+            with self._workspace.timing():
+                self.serving = with_costs(self._served, self.serving, result.times, result.load.qps)
+            result = scenario_of(
+    result.model, result.target, result.times, self._load, self.serving,
+    seed=self._workspace.options.seed,
+)  # fmt: skip
         if server and result.load.qps is None:
             nothing = "nothing was served, since no rate is predicted to keep the bound"
             return replace(result, warnings=[*result.warnings, nothing])
         while len(self._series) < _SERIES:
             self.serve(result.load.qps)
         return replace(result, checked=self._checked(result))
-
-    def _with_costs(self, result: ScenarioResult) -> ScenarioResult:
-        """``result`` with the server's own costs."""
-        self._workspace.progress("measuring the server itself", 0.0)
-        with self._workspace.timing():
-            self.serving = with_costs(self._served, self.serving, result.times, result.load.qps)
-        return scenario_of(
-            result.model, result.target, result.times, self._load, self.serving,
-            seed=self._workspace.options.seed,
-        )  # fmt: skip
 
     def _checked(self, result: ScenarioResult) -> CheckedScenario:
         real, times = self.real, result.times

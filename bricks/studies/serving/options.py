@@ -44,30 +44,26 @@ class ScenarioOptions:
             return
         if self.system is not None:
             raise UsageError("--check serves the model on this host: leave out --on")
-        _refuse_unchecked(self.load, self.serving)
+        serving = self.serving
+        refuse_without_loadgen()
+        if self.load.arrivals_s is not None:
+            raise UsageError("--check has LoadGen ask, which knows no --arrivals: give --qps")
+        if serving.max_batch > _MAX_BATCH:
+            raise UsageError(
+                f"--check loads the model for each size of a batch, and {serving.max_batch} are too"
+                f" many: give --batching {_MAX_BATCH} or less"
+            )
+        if serving.max_queue is not None:
+            raise UsageError("--check has LoadGen ask, which waits for every answer: leave out"
+                             " --max-queue")  # fmt: skip
+        if serving.request_s or serving.batch_s or serving.transport_s:
+            raise UsageError(
+                "--check measures what the server takes: leave out --request-cost, --batch-cost and"
+                " --transport"
+            )
 
 
 def queries_for(load: ScenarioLoad) -> int:
     """The number of queries that determine the percentile of the SLO."""
     enough = int(_BEYOND / (1 - load.counted_percentile / 100) + 0.5)
     return min(_MAX_QUERIES, max(_MIN_QUERIES, enough))
-
-
-def _refuse_unchecked(load: ScenarioLoad, serving: Serving) -> None:
-    """:class:`UsageError` for a load or a server that LoadGen cannot drive."""
-    refuse_without_loadgen()
-    if load.arrivals_s is not None:
-        raise UsageError("--check has LoadGen ask, which knows no --arrivals: give --qps")
-    if serving.max_batch > _MAX_BATCH:
-        raise UsageError(
-            f"--check loads the model for each size of a batch, and {serving.max_batch} are too"
-            f" many: give --batching {_MAX_BATCH} or less"
-        )
-    if serving.max_queue is not None:
-        raise UsageError("--check has LoadGen ask, which waits for every answer: leave out"
-                         " --max-queue")  # fmt: skip
-    if serving.request_s or serving.batch_s or serving.transport_s:
-        raise UsageError(
-            "--check measures what the server takes: leave out --request-cost, --batch-cost and"
-            " --transport"
-        )

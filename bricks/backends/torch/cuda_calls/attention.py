@@ -47,7 +47,11 @@ def _replace_fused(listing: CallListing, strides: dict[str, Strides]) -> int:
     for call in listing.calls:
         others = [call]
         if call.operator == _FUSED:
-            attention = _attention(call)
+            query, key, value, *rest = call.positional
+            dropout = rest[0] if rest else 0.0
+            causal = rest[1] if len(rest) > 1 else False
+            mask, scale = call.named.get("attn_mask"), call.named.get("scale")
+            attention = Attention(query, key, value, mask, dropout, causal, scale, call.outputs[0])
             kernel = kernel_for(listing, attention)
             if kernel is not None:
                 kernels[call.outputs[1]] = kernel, attention
@@ -61,14 +65,6 @@ def _replace_fused(listing: CallListing, strides: dict[str, Strides]) -> int:
         calls += others
     listing.calls = calls
     return len(kernels)
-
-
-def _attention(call: IssuedCall) -> Attention:
-    query, key, value, *rest = call.positional
-    dropout = rest[0] if rest else 0.0
-    causal = rest[1] if len(rest) > 1 else False
-    mask, scale = call.named.get("attn_mask"), call.named.get("scale")
-    return Attention(query, key, value, mask, dropout, causal, scale, call.outputs[0])
 
 
 @dataclass(slots=True)

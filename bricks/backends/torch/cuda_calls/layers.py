@@ -175,7 +175,11 @@ def use_cudnn(listing: CallListing) -> int:
     for call in listing.calls:
         chosen = call.operator == "native_batch_norm" and _cudnn(listing, call)
         if not chosen:
-            _batch_norm_size(listing, call)
+            if call.operator == "native_batch_norm":
+                read = listing.types[call.positional[0].value]
+                dtype = "DOUBLE" if read.dtype == "DOUBLE" else "FLOAT"
+                for name in call.outputs[1:]:
+                    listing.types[name] = TensorType(dtype, (read.shape[1],))
             calls.append(call)
             continue
         if calls and _is_reserve(listing, calls[-1]):
@@ -199,15 +203,6 @@ def _cudnn(listing: CallListing, call: IssuedCall) -> bool:
         and type_.shape[0] <= _SAMPLES[call.positional[5]]
         and type_.elements < 1 << 31
     )
-
-
-def _batch_norm_size(listing: CallListing, call: IssuedCall) -> None:
-    """Give the kept statistics the type of CUDA's own kernel, which keeps them in inference too."""
-    if call.operator == "native_batch_norm":
-        read = listing.types[call.positional[0].value]
-        dtype = "DOUBLE" if read.dtype == "DOUBLE" else "FLOAT"
-        for name in call.outputs[1:]:
-            listing.types[name] = TensorType(dtype, (read.shape[1],))
 
 
 def _is_reserve(listing: CallListing, call: IssuedCall) -> bool:
@@ -305,20 +300,15 @@ def size_bags(listing: CallListing) -> int:
     """Give embedding bags the sizes that a GPU's kernels return; return the number of calls."""
     bags = [call for call in listing.calls if call.name == "_embedding_bag"]
     for call in bags:
-        _bag_size(listing, call)
+        types = listing.types
+        _, indices, offsets, *rest = call.positional
+        _, bag_of_index, size_of_bag, largest = call.outputs
+        mode = rest[1] if len(rest) > 1 else 0
+        types[bag_of_index] = replace(types[bag_of_index], shape=types[indices.value].shape)
+        types[size_of_bag] = replace(types[size_of_bag], shape=types[offsets.value].shape)
+        if mode != _MAX:
+            types[largest] = replace(types[largest], shape=(0,))
     return len(bags)
-
-
-def _bag_size(listing: CallListing, call: IssuedCall) -> None:
-    """The bag of each index, the size of each bag, and the largest indices of a maximum."""
-    types = listing.types
-    _, indices, offsets, *rest = call.positional
-    _, bag_of_index, size_of_bag, largest = call.outputs
-    mode = rest[1] if len(rest) > 1 else 0
-    types[bag_of_index] = replace(types[bag_of_index], shape=types[indices.value].shape)
-    types[size_of_bag] = replace(types[size_of_bag], shape=types[offsets.value].shape)
-    if mode != _MAX:
-        types[largest] = replace(types[largest], shape=(0,))
 
 
 def ask_libraries(listing: CallListing) -> int:

@@ -124,7 +124,15 @@ class _Lists:
         made = [
             call for number, column in enumerate(columns) for call in self._column(number, column)
         ]
-        return _with_freed(made, self._freed())
+        last = {
+            name: at
+            for at, call in enumerate(made)
+            for name in (*(operand.value for operand in call.operands), *call.outputs)
+        }
+        by_call: dict[int, list[str]] = {}
+        for name in sorted(self._freed()):
+            by_call.setdefault(last.get(name, len(made) - 1), []).append(name)
+        return [replace(call, freed=tuple(by_call.get(at, ()))) for at, call in enumerate(made)]
 
     def _column(self, number: int, column: Turn) -> Iterator[IssuedCall]:
         """The calls for the calls at one position of all turns."""
@@ -190,16 +198,3 @@ class _Lists:
 
 def _is_step(call: IssuedCall) -> bool:
     return call.operator == "add_.Tensor" and not isinstance(call.positional[1], Operand)
-
-
-def _with_freed(calls: list[IssuedCall], freed: set[str]) -> list[IssuedCall]:
-    """Free values after the last call that reads or makes them."""
-    last = {
-        name: at
-        for at, call in enumerate(calls)
-        for name in (*(operand.value for operand in call.operands), *call.outputs)
-    }
-    by_call: dict[int, list[str]] = {}
-    for name in sorted(freed):
-        by_call.setdefault(last.get(name, len(calls) - 1), []).append(name)
-    return [replace(call, freed=tuple(by_call.get(at, ()))) for at, call in enumerate(calls)]

@@ -36,7 +36,9 @@ def expanded(shape: Sequence[int], strides: Sequence[int], wanted: Sequence[int]
 
 def viewed(shape: Sequence[int], strides: Sequence[int], wanted: Sequence[int]) -> Strides | None:
     """Strides of a view in the ``wanted`` shape; None if no view has it (``computeStride``)."""
-    sizes = _inferred(wanted, math.prod(shape))
+    elements = math.prod(shape)
+    known = math.prod(size for size in wanted if size >= 0)
+    sizes = [elements // max(1, known) if size < 0 else size for size in wanted]
     if math.prod(shape) == 0:
         return contiguous(sizes)
     result: list[int] = []
@@ -59,11 +61,6 @@ def viewed(shape: Sequence[int], strides: Sequence[int], wanted: Sequence[int]) 
         result.insert(0, span * base)
         at -= 1
     return tuple(result)
-
-
-def _inferred(sizes: Sequence[int], elements: int) -> list[int]:
-    known = math.prod(size for size in sizes if size >= 0)
-    return [elements // max(1, known) if size < 0 else size for size in sizes]
 
 
 def dense_like(shape: Sequence[int], strides: Sequence[int]) -> Strides:
@@ -154,7 +151,11 @@ class _SettledLayouts:
             following = rest[at + 1] if at + 1 < len(rest) else None
             if changed == call:
                 calls.append(call)
-            elif _is_copy(call) and following is not None and _reads(following, call.outputs[0]):
+            elif (
+                (call.operator == "clone" and dict(call.named) == _CONTIGUOUS)
+                and following is not None
+                and _reads(following, call.outputs[0])
+            ):
                 others, used = self._copy(changed, following)
                 calls += others
                 at += used
@@ -212,10 +213,6 @@ class _SettledLayouts:
         arguments = [Operand(copy, 0, contiguous(shape)), *call.positional[1:]]
         view = replace(call, operator="_unsafe_view", positional=arguments, shared={output: copy})
         return [cloned, view]
-
-
-def _is_copy(call: IssuedCall) -> bool:
-    return call.operator == "clone" and dict(call.named) == _CONTIGUOUS
 
 
 def _reads(call: IssuedCall, value: str) -> bool:

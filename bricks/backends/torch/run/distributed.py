@@ -321,7 +321,9 @@ class ReplicatedSteps(OwnMemory):
     """The overhead of DDP in a program with ``gradients`` of ``elements`` each."""
 
     def __init__(self, gradients: int, elements: int) -> None:
-        _begin_group()
+        if not dist.is_initialized():
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+            dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
         self._input = torch.ones(elements)
         module = _Chain(gradients, elements)
         self._isolated: nn.Module = module
@@ -354,10 +356,3 @@ def replicated_steps(proto: onnx.ModelProto) -> ReplicatedSteps | None:
         return None
     gradients, elements = call_of(nodes[0]).arguments[0]
     return ReplicatedSteps(int(gradients), int(elements))
-
-
-def _begin_group() -> None:
-    """Initialise a group of this single process, which needs no network."""
-    if not dist.is_initialized():
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)

@@ -118,7 +118,19 @@ class ProgramInDouble:
 
         def seeded() -> torch.Tensor:
             with self._step_of(program):
-                return _scalar(program)
+                outputs = program.module(*program.inputs)
+                if program.loss is not None:
+                    return program.loss(outputs)
+                leaves = [leaf for leaf in tensor_leaves(outputs) if leaf.is_floating_point()]
+                if not leaves:
+                    raise BackendError(f"{program.entry} has no output that can be differentiated")
+                generator = torch.Generator().manual_seed(1)
+                weights = [
+                    torch.randn(x.shape, generator=generator, dtype=torch.float64) for x in leaves
+                ]
+                return torch.stack(
+                    [(x * w).sum() for x, w in zip(leaves, weights, strict=True)]
+                ).sum()
 
         with torch.enable_grad():
             value = seeded()
@@ -164,19 +176,6 @@ class ProgramInDouble:
         torch.manual_seed(self._seed)
         with users_errors(program.entry):
             yield
-
-
-def _scalar(program: Program) -> torch.Tensor:
-    """Return the loss of a step, or the sum of all outputs with constant random weights."""
-    outputs = program.module(*program.inputs)
-    if program.loss is not None:
-        return program.loss(outputs)
-    leaves = [leaf for leaf in tensor_leaves(outputs) if leaf.is_floating_point()]
-    if not leaves:
-        raise BackendError(f"{program.entry} has no output that can be differentiated")
-    generator = torch.Generator().manual_seed(1)
-    weights = [torch.randn(x.shape, generator=generator, dtype=torch.float64) for x in leaves]
-    return torch.stack([(x * w).sum() for x, w in zip(leaves, weights, strict=True)]).sum()
 
 
 def _direction(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

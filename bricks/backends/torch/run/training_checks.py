@@ -76,7 +76,16 @@ def _points(
 ) -> tuple[tuple[float, ...], ...]:
     x = torch.tensor(START, dtype=torch.float64).reshape(SHAPE).requires_grad_()
     options = {name: value for name, value in group.items() if name not in _PARAMETERS}
-    optimizer = _copy(like, {**options, "params": [x]})
+    kind: Any = type(like)
+    parameters = inspect.signature(kind.__init__).parameters
+    defaults = {name: value for name, value in like.defaults.items() if name in parameters}
+    try:
+        optimizer: torch.optim.Optimizer = kind([{**options, "params": [x]}], **defaults)
+    except TypeError as exc:
+        raise BackendError(
+            f"its optimizer {kind.__name__} cannot be made from its options alone ({exc}): let"
+            " its arguments have the names of its defaults"
+        ) from exc
     points = []
     for _ in range(steps):
         optimizer.zero_grad(set_to_none=True)
@@ -85,21 +94,6 @@ def _points(
         optimizer.step()
         points.append(tuple(x.detach().flatten().tolist()))
     return tuple(points)
-
-
-def _copy(like: torch.optim.Optimizer, group: Facts) -> torch.optim.Optimizer:
-    """Make an optimiser of the same class with one group of parameters."""
-    kind: Any = type(like)
-    parameters = inspect.signature(kind.__init__).parameters
-    defaults = {name: value for name, value in like.defaults.items() if name in parameters}
-    try:
-        made: torch.optim.Optimizer = kind([group], **defaults)
-    except TypeError as exc:
-        raise BackendError(
-            f"its optimizer {kind.__name__} cannot be made from its options alone ({exc}): let its"
-            " arguments have the names of its defaults"
-        ) from exc
-    return made
 
 
 def plain_options(group: Mapping[str, Any]) -> Facts:

@@ -182,7 +182,16 @@ def _argument(
     if parameter.text:
         return _Agreement.UNSEEN
     if parameter.tensors:
-        return _tensors(known, argument, traced)
+        if argument is None:
+            return _same(traced.type == _NOTHING)
+        numbers = [each["t"] for each in argument if isinstance(each, dict) and "t" in each]
+        if traced.type != _LIST or not traced.shape:
+            return _Agreement.UNSIZED if numbers else _Agreement.UNSEEN
+        shapes = tuple(known.types[i].shape for i in numbers)
+        strides = tuple(known.strides(i) for i in numbers)
+        if traced.shape != shapes or not _strides_agree(shapes, strides, traced.strides):
+            return _Agreement.DIFFERENT
+        return _Agreement.UNSEEN
     if parameter.tensor:
         return _same(_is_tensor(known, argument, traced))
     if isinstance(argument, list) and traced.type == _NOTHING:
@@ -192,20 +201,6 @@ def _argument(
 
 def _same(equal: bool) -> _Agreement:
     return _Agreement.SAME if equal else _Agreement.DIFFERENT
-
-
-def _tensors(known: BrickCall, argument: Any, traced: TracedArgument) -> _Agreement:
-    """Types of elements are never written, and shapes only in lists of up to thirty tensors."""
-    if argument is None:
-        return _same(traced.type == _NOTHING)
-    numbers = [each["t"] for each in argument if isinstance(each, dict) and "t" in each]
-    if traced.type != _LIST or not traced.shape:
-        return _Agreement.UNSIZED if numbers else _Agreement.UNSEEN
-    shapes = tuple(known.types[i].shape for i in numbers)
-    strides = tuple(known.strides(i) for i in numbers)
-    if traced.shape != shapes or not _strides_agree(shapes, strides, traced.strides):
-        return _Agreement.DIFFERENT
-    return _Agreement.UNSEEN
 
 
 def _strides_agree(shapes: Sequence[Any], own: Sequence[Any], traced: Sequence[Any]) -> bool:

@@ -72,26 +72,6 @@ def begins_like_a_trace(path: Path) -> bool:
 
 def read(path: Path) -> TraceFile:
     """Read a trace; :class:`StoreError` for one that is damaged, or of another version."""
-    data = _parsed(path)
-    version = data.get("schemaVersion")
-    if not isinstance(version, int):
-        raise refused(path, "does not say its version: profile with a newer PyTorch")
-    if version > _VERSION:
-        raise StoreError(later_format(path, version, _VERSION))
-    try:
-        file = _file(data)
-    except (KeyError, TypeError, ValueError, AttributeError) as exc:
-        raise refused(path, "has events that the profiler does not write: export it again") from exc
-    _check_calls(path, file.events.get(CALLS, ()))
-    return file
-
-
-def refused(path: Path, problem: str) -> StoreError:
-    """The error about a trace that is not used."""
-    return StoreError(f"{path} {problem}; nothing was imported")
-
-
-def _parsed(path: Path) -> Mapping[str, Any]:
     try:
         text = _content(path, _MAX_BYTES + 1)
         if len(text) > _MAX_BYTES:
@@ -105,7 +85,28 @@ def _parsed(path: Path) -> Mapping[str, Any]:
         raise refused(path, _json_problem(exc)) from exc
     if not isinstance(data, dict):
         raise refused(path, "holds no trace: give what export_chrome_trace wrote")
-    return data
+    version = data.get("schemaVersion")
+    if not isinstance(version, int):
+        raise refused(path, "does not say its version: profile with a newer PyTorch")
+    if version > _VERSION:
+        raise StoreError(later_format(path, version, _VERSION))
+    try:
+        file = _file(data)
+    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+        raise refused(path, "has events that the profiler does not write: export it again") from exc
+    calls = file.events.get(CALLS, ())
+    if not calls:
+        raise refused(path, "holds no calls of operators: profile with ProfilerActivity.CPU too")
+    if not any(SHAPES in call.args for call in calls):
+        raise refused(path, "was written without shapes: profile with record_shapes=True")
+    if not any(STRIDES in call.args and VALUES in call.args for call in calls):
+        raise refused(path, "lacks the strides of tensors: profile with a newer PyTorch")
+    return file
+
+
+def refused(path: Path, problem: str) -> StoreError:
+    """The error about a trace that is not used."""
+    return StoreError(f"{path} {problem}; nothing was imported")
 
 
 def _json_problem(error: Exception) -> str:
@@ -131,16 +132,14 @@ def _file(data: Mapping[str, Any]) -> TraceFile:
     for event in data["traceEvents"]:
         category = event.get("cat")
         if event.get("ph") == "X" and category in _CATEGORIES:
-            events.setdefault(category, []).append(_event(event, category))
+            begin_us, thread = float(event["ts"]), (event["pid"], event["tid"])
+            end_us, args = begin_us + max(0.0, float(event["dur"])), event.get("args", {})
+            events.setdefault(category, []).append(
+                TraceEvent(str(event["name"]), category, thread, begin_us, end_us, dict(args))
+            )
     host_name = data.get("host_name")
     devices = {int(of["id"]): _device(of) for of in data.get("deviceProperties", ())}
     return TraceFile(events, None if host_name is None else str(host_name), devices)
-
-
-def _event(event: Mapping[str, Any], category: str) -> TraceEvent:
-    begin_us, thread = float(event["ts"]), (event["pid"], event["tid"])
-    end_us, args = begin_us + max(0.0, float(event["dur"])), event.get("args", {})
-    return TraceEvent(str(event["name"]), category, thread, begin_us, end_us, dict(args))
 
 
 def _device(of: Mapping[str, Any]) -> TracedDevice:
@@ -150,13 +149,3 @@ def _device(of: Mapping[str, Any]) -> TracedDevice:
         multiprocessors=int(of["numSms"]),
         capability=f"{of['computeMajor']}.{of['computeMinor']}",
     )
-
-
-def _check_calls(path: Path, calls: Sequence[TraceEvent]) -> None:
-    """Refuse a trace that does not tell its calls apart."""
-    if not calls:
-        raise refused(path, "holds no calls of operators: profile with ProfilerActivity.CPU too")
-    if not any(SHAPES in call.args for call in calls):
-        raise refused(path, "was written without shapes: profile with record_shapes=True")
-    if not any(STRIDES in call.args and VALUES in call.args for call in calls):
-        raise refused(path, "lacks the strides of tensors: profile with a newer PyTorch")
