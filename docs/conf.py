@@ -63,7 +63,10 @@ LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)#\s]+)(?=[)#])")
 # Types of other packages: their documentation is on a network.
 FOREIGN = (
     r"(np|numpy|onnx|pathlib|collections|typing|types|sqlalchemy|contextlib|Path|Any|Callable"
-    r"|Graph|Figure|bricks.backends.base.C)"  # the last is a type variable
+    r"|Graph|Figure|bricks.backends.base.C"  # the last is a type variable
+    # Aliases of types, which annotations name.
+    r"|Progress|ValueType|Mismatch|TimedRound|Rekey|Record|BatchSeconds|Turns"
+    r"|(bricks\.units\.draws\.)?Drawn?)"
 )
 nitpick_ignore_regex = [("py:.*", rf"{FOREIGN}(\..*)?")]
 

@@ -43,7 +43,7 @@ class Database:
     """
 
     def __init__(self, location: str | Path, busy_timeout_s: float, *, make: bool) -> None:
-        """Callers want :meth:`open`."""
+        """Callers want ``open``."""
         self._location = location
         self._busy_timeout_s = busy_timeout_s
         self._make = make

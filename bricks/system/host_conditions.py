@@ -34,7 +34,7 @@ _EXCHANGE = KERNELS.index("exchange")
 
 @dataclass(frozen=True, slots=True)
 class HostConditions:
-    """Latencies in seconds of :data:`KERNELS`, in their order; None: that kernel was not timed.
+    """Latencies in seconds of ``KERNELS``, in their order; None: that kernel was not timed.
 
     ``taken_s`` is the Unix time at which they were timed; None if unknown.
     """

@@ -4,32 +4,11 @@ from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+from layers import LAYERS, RINGS
 from syntax_trees import parsed
 
 PACKAGE = Path(__file__).parents[2] / "bricks"
 
-# From below: what is in one layer imports from layers before it, and from itself alone. "" is
-# bricks/__init__.py, the public API, whose names are loaded when they are first used.
-LAYERS = (
-    {"errors", "_version", "closing"},
-    {"units"},
-    {"graph", "system"},
-    {"operators"},
-    {"architectures", "decompose", "reading", "zoo"},
-    {"backends", "samples"},
-    {"store", "suite", "predict", "network"},
-    {"measure"},
-    {"compose", "sources"},
-    {"session"},
-    {"studies"},
-    {"analysis", "fleet"},
-    {"api"},
-    {"report"},
-    {"web"},
-    {""},
-    {"cli"},
-    {"__main__"},
-)
 LAYER = {package: number for number, packages in enumerate(LAYERS) for package in packages}
 LOOSE = {"__init__.py", "__main__.py", "_version.py", "closing.py", "errors.py", "py.typed"}
 EMPTY_NAMES = {"utils", "util", "helpers", "helper", "common", "core", "manager", "misc"}
@@ -66,6 +45,23 @@ def imported(path: Path) -> set[str]:
             continue
         found |= {n.removeprefix("bricks").lstrip(".") for n in names if package_of(n) == "bricks"}
     return found
+
+
+def test_a_ring_is_named_by_its_own_command_and_report_alone() -> None:
+    """So a runtime or a study can be read, added and removed without the others."""
+
+    def within(module: str, ring: str) -> bool:
+        return module == ring or module.startswith(f"{ring}.")
+
+    found = {
+        ring: {
+            module
+            for module, path in MODULES.items()
+            if not within(module, ring) and any(within(t, ring) for t in imported(path))
+        }
+        for ring in RINGS
+    }
+    assert found == RINGS
 
 
 def test_modules_import_only_from_layers_before_them() -> None:
