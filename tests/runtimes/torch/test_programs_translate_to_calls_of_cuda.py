@@ -16,7 +16,7 @@ from bricks.errors import ModelError
 from bricks.graph.program import FREED
 from tests.support.refusals import refused
 
-ZOO = Path(__file__).parents[2] / "models" / "torch"
+ZOO = Path(__file__).parents[3] / "models" / "torch"
 
 
 @cache

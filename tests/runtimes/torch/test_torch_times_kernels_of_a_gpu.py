@@ -19,7 +19,7 @@ from bricks import Bench, Conditions, Estimate, Measurement, StopRule
 from bricks.samples.call_overhead import DEVICE_PROBES
 from bricks.session.options import DISPLACED_BYTES
 
-SUPPORT = Path(__file__).parents[1] / "support"
+SUPPORT = Path(__file__).parents[2] / "support"
 ONCE = Conditions(rule=StopRule(min_rounds=1, max_rounds=1, passes=1), exclusive=False)
 
 pytestmark = pytest.mark.slow
