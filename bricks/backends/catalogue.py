@@ -169,7 +169,6 @@ def asked(offer: Offer, function: str, **arguments: Any) -> Any:
 
 
 def _point(name: str) -> EntryPoint:
-    """Return the entry point of the runtime ``name``."""
     points = [point for point in _points() if point.name == name]
     points = [point for point in points if _own(point)] or points
     if len(points) > 1:
@@ -223,8 +222,13 @@ class RuntimeVersion:
         if not _VERSION.fullmatch(version):
             raise UsageError(f"{word!r} has no version: write it like {name}==1.30.0")
         oldest = offer(name).oldest
-        if oldest is not None and _older(version, oldest):
-            raise UsageError(f"{word} is too old to be measured: give {name}=={oldest} or newer")
+        if oldest is not None:
+            from bricks.system.version_environments import numbers  # slow import
+
+            if numbers(version) < numbers(oldest):
+                raise UsageError(
+                    f"{word} is too old to be measured: give {name}=={oldest} or newer"
+                )
         return cls(name, version)
 
     def describe(self, python: str | None = None) -> BackendInfo:
@@ -264,9 +268,3 @@ class RuntimeVersion:
                 f"versions of {self.name} cannot be installed: only {info.version} is there"
             )
         return VersionEnvironment(package, self.version, info.python)
-
-
-def _older(version: str, than: str) -> bool:
-    from bricks.system.version_environments import numbers  # slow import
-
-    return numbers(version) < numbers(than)

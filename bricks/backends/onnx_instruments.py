@@ -286,16 +286,15 @@ class _Overwriting:
 
     def bound(self, offsets: Sequence[int | None], region: np.ndarray) -> Sequence[BoundModel]:
         """See :class:`Preparation`: the synthetic values of inputs without an offset stay."""
-        return [*self._bound(offsets, region)]
-
-    def _bound(self, offsets: Sequence[int | None], region: np.ndarray) -> Iterator[BoundModel]:
+        work: list[BoundModel] = []
         for position, overwrite in self.overwrites:
             offset = offsets[position]
             if offset is not None:
                 in_place = Binding((offset,), (offset,))
                 loaded = self.instruments.loaded(overwrite)
                 bound = [model.bind(in_place, region) for model in loaded]
-                yield bound[0] if len(bound) == 1 else _InTurn(bound)
+                work.append(bound[0] if len(bound) == 1 else _InTurn(bound))
+        return work
 
 
 class _InTurn:

@@ -10,7 +10,6 @@ import gc
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -213,13 +212,13 @@ class PortableWalk(GroupWalk):
         return failed
 
     def _problem(self, step: PortableStep) -> str | None:
-        """Why a step cannot run; None if it can."""
         try:
             step.prepare()
             step.run()
             self.wait()
         except self.memory_errors as exc:
-            return f"out of memory: {first_line(_exception(exc), 120)}"
+            shown = exc if isinstance(exc, Exception) else Exception(str(exc))
+            return f"out of memory: {first_line(shown, 120)}"
         except Exception as exc:  # the errors of runtimes have no common class
             return first_line(exc, 200)
         return None
@@ -229,10 +228,13 @@ class PortableWalk(GroupWalk):
         timed = [step for step in self.steps if step.timed]
         if not timed:
             return
-        with _no_garbage():
+        gc.disable()  # until the end of the round
+        try:
             self.conditions.begin(self.warm_up)
             passes = [self.sampled() for _ in range(_PASSES)]
             observed = self.conditions.end()
+        finally:
+            gc.enable()
         yield from by_key(timed, passes, observed)
 
     def warm_up(self) -> None:
@@ -279,17 +281,3 @@ def most_evicted_bytes() -> int:
     """Twice the size of all caches, beyond which reading other memory makes no difference."""
     sizes = dict(read_processor(ROOT).cache_bytes).values()
     return 2 * sum(size for size in sizes if size is not None)
-
-
-def _exception(error: BaseException) -> Exception:
-    return error if isinstance(error, Exception) else Exception(str(error))
-
-
-@contextmanager
-def _no_garbage() -> Iterator[None]:
-    """Meanwhile, no garbage is collected."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()

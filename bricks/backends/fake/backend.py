@@ -225,7 +225,6 @@ class FakeBoundModel:
         return Sample(self._state * self._model.latency_s * factor)
 
     def _strike(self, fault: str, run: int) -> None:
-        """Fail in the way of ``fault``, if it is due in this run."""
         if (fault == "later" and run == 0) or (fault == "crowd" and not self._model.crowded):
             return
         if struck := os.environ.get("BRICKS_FAKE_STRUCK"):
@@ -312,20 +311,8 @@ def _typed(proto: onnx.ModelProto) -> Graph:
         inferred = onnx.shape_inference.infer_shapes(proto, data_prop=True)
     except Exception as exc:  # onnx raises several unrelated types here
         raise BackendError(f"the fake runtime needs inferable shapes: {exc}") from exc
-    graph = _without_unused_outputs(graph_of(inferred))
-    for node in graph.nodes:
-        for name in node.output:
-            if name and name not in graph.types:
-                domain = f" of domain {node.domain}" if node.domain else ""
-                raise BackendError(
-                    f"the fake runtime cannot infer the shape of {name!r},"
-                    f" which {node.op_type}{domain} makes: choose --runtime onnxruntime"
-                )
-    return graph
-
-
-def _without_unused_outputs(graph: Graph) -> Graph:
-    """The graph without unread outputs of unknown type, such as masks of Dropout."""
+    graph = graph_of(inferred)
+    # Unread outputs of unknown type, such as masks of Dropout, are left out.
     kept = {name for node in graph.nodes for name in used_values(node)}
     kept.update((*graph.outputs, *graph.types))
     nodes = []
@@ -337,6 +324,13 @@ def _without_unused_outputs(graph: Graph) -> Graph:
         copy.CopyFrom(node)
         copy.output[:] = outputs
         nodes.append(copy)
+        for name in outputs:
+            if name and name not in graph.types:
+                domain = f" of domain {node.domain}" if node.domain else ""
+                raise BackendError(
+                    f"the fake runtime cannot infer the shape of {name!r},"
+                    f" which {node.op_type}{domain} makes: choose --runtime onnxruntime"
+                )
     return replace(graph, nodes=tuple(nodes))
 
 
@@ -358,7 +352,6 @@ def kernels_s(proto: onnx.ModelProto) -> list[tuple[str, float]]:
 
 
 def _fault(graph: Graph) -> str | None:
-    """The first fault that ``BRICKS_FAKE_FAULTS`` injects for the operators of ``graph``."""
     entries = os.environ.get("BRICKS_FAKE_FAULTS", "").split(",")
     faults = dict(entry.split("=", 1) for entry in entries if "=" in entry)
     present = {node.op_type for node in graph.nodes}

@@ -78,7 +78,10 @@ def translate(graph: Graph, weights: Mapping[str, np.ndarray] | None = None) -> 
     known = {**values, **(weights or {})}
     read = {name for node in graph.nodes for name in used_values(node)}
     for position, proto in enumerate(graph.nodes):
-        made = _made(_node(graph, position, proto, symbols, known))
+        node = _node(graph, position, proto, symbols, known)
+        with translated(f"translating {label(proto)}"):
+            made = OPERATORS[proto.op_type](node)
+        made = made if isinstance(made, list) else [made]
         for name in proto.output[len(made) :]:
             if name in read or name in graph.outputs:
                 raise BackendError(
@@ -131,7 +134,6 @@ def _node(
     symbols: Mapping[str, Symbol],
     values: Mapping[str, np.ndarray],
 ) -> SourceNode:
-    """The node ``proto`` at a ``position``, with the symbols and known values of its inputs."""
     if default_domain(proto.domain) or proto.op_type not in OPERATORS:
         domain = f" of domain {proto.domain}" if proto.domain else ""
         raise BackendError(
@@ -163,12 +165,6 @@ def _type(graph: Graph, proto: onnx.NodeProto, name: str) -> TensorType:
             " an unknown one; choose --runtime onnxruntime"
         )
     return type_
-
-
-def _made(node: SourceNode) -> list[Symbol]:
-    with translated(f"translating {label(node.proto)}"):
-        made = OPERATORS[node.proto.op_type](node)
-    return made if isinstance(made, list) else [made]
 
 
 @contextmanager

@@ -326,14 +326,10 @@ def _source(
         if not source or source in fixed:
             continue
         before, after = graph.types[source], graph.types[node.output[0]]
-        if not _same_size(before, after):
+        if not (isinstance(before, TensorType) and isinstance(after, TensorType)):
+            continue
+        if "STRING" in (before.dtype, after.dtype) or before.size_bytes != after.size_bytes:
             continue
         if view or readers[owner.get(source, source)] == 1:
             return source
     return ""
-
-
-def _same_size(before: ValueType, after: ValueType) -> bool:
-    tensors = isinstance(before, TensorType) and isinstance(after, TensorType)
-    known = tensors and "STRING" not in (before.dtype, after.dtype)
-    return known and before.size_bytes == after.size_bytes

@@ -77,29 +77,18 @@ class LoadedSession:
             value = to_value(buffer, type_)
             keep += (buffer, value)
             io_binding.bind_ortvalue_input(name, value)
-        unbound = self._bind_outputs(io_binding, binding.outputs, region, keep)
-        return BoundSession(self.session, io_binding, unbound, self._rotation, own, keep)
-
-    def _bind_outputs(
-        self,
-        io_binding: ort.IOBinding,
-        offsets: Sequence[int | None],
-        region: np.ndarray,
-        keep: list[object],
-    ) -> list[str]:
-        """Bind the outputs whose shapes are known; return the names of the others."""
         unbound = []
-        for output, offset in zip(self.session.get_outputs(), offsets, strict=True):
-            type_ = static_type(output)
-            if type_ is None or ELEMENT_BITS[type_.dtype] < 8:
+        for output, offset in zip(self.session.get_outputs(), binding.outputs, strict=True):
+            output_type = static_type(output)
+            if output_type is None or ELEMENT_BITS[output_type.dtype] < 8:
                 unbound.append(output.name)  # the runtime allocates data-dependent outputs
                 continue
-            memory = np.zeros(type_.size_bytes, np.uint8) if offset is None else region
-            buffer = at(memory, offset or 0, type_)
-            value = to_value(buffer, type_)
+            memory = np.zeros(output_type.size_bytes, np.uint8) if offset is None else region
+            buffer = at(memory, offset or 0, output_type)
+            value = to_value(buffer, output_type)
             keep += (buffer, value)
             io_binding.bind_ortvalue_output(output.name, value)
-        return unbound
+        return BoundSession(self.session, io_binding, unbound, self._rotation, own, keep)
 
 
 class BoundSession(RotatingInputs):
@@ -220,7 +209,6 @@ class ProfiledSession:
 def _by_run(
     entries: Sequence[Mapping[str, Any]],
 ) -> Iterator[tuple[Mapping[str, Any], list[Mapping[str, Any]]]]:
-    """The profile entry of each run, with the entries of its nodes."""
     nodes: list[Mapping[str, Any]] = []
     for entry in entries:
         if entry.get("cat") == _NODE and str(entry["name"]).endswith(_SUFFIX):
@@ -385,7 +373,6 @@ class GeneratingSession:
         return {n: to_value(at(memory, 0, types[n]), types[n]) for n, memory in block.items()}
 
     def _bind_tokens(self, binding: ort.IOBinding, ids: np.ndarray, past: int) -> None:
-        """Bind the tokens ``ids``, their mask and positions, behind ``past`` others."""
         batch, tokens = ids.shape
         values = {IDS: ids, **self._decoder.values(batch, tokens, past)}
         for name in (IDS, MASK, POSITIONS):

@@ -6,7 +6,6 @@ Must not import ONNX Runtime.
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +13,6 @@ import numpy as np
 from bricks.errors import BackendError
 from bricks.graph.model_metadata import known_values, noted_sketches, noted_weights
 from bricks.graph.synthesis import (
-    Range,
     input_scale,
     integer_limits,
     numpy_dtype,
@@ -49,9 +47,13 @@ def piece_of(proto: onnx.ModelProto) -> dict[str, Any]:
         if ELEMENT_BITS[type_.dtype] < 8:
             raise BackendError(f"value {name!r} is {type_}, which portable suites cannot hold")
         own = type_
-        filling = _filling(own, scale, ranges.get(name))
+        filling: dict[str, Any] = {"floats": list(scale)}
         if name in values:
             filling = {"values": values[name]}
+        elif own.dtype == "BOOL":
+            filling = {"integers": [0, 2]}
+        elif not own.floating:
+            filling = {"integers": list(integer_limits(own.dtype, ranges.get(name)))}
         sketch = sketches.get(name)
         known = None if sketch is None else sketch.to_json()
         return [name, np.dtype(numpy_dtype(own.dtype)).name, list(own.shape), filling, known]
@@ -62,13 +64,3 @@ def piece_of(proto: onnx.ModelProto) -> dict[str, Any]:
         "inputs": [array(n, graph.types[n], input_scale(graph.types[n])) for n in graph.inputs],
         "redrawn": sorted(rotated_inputs(proto).unobserved),
     }
-
-
-def _filling(
-    type_: TensorType, scale: tuple[float, float], range_: Range | None
-) -> Mapping[str, Any]:
-    if type_.floating:
-        return {"floats": list(scale)}
-    if type_.dtype == "BOOL":
-        return {"integers": [0, 2]}
-    return {"integers": list(integer_limits(type_.dtype, range_))}

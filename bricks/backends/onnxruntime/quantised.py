@@ -44,6 +44,8 @@ def quantise(
             kinds = sorted(IntegerOpsRegistry.keys() - _NOT_DYNAMIC)
             quantization.quantize_dynamic(prepared, target, op_types_to_quantize=kinds)
             return
+        imports = onnx.load(prepared, load_external_data=False).opset_import
+        own = [each.version for each in imports if each.domain in ("", "ai.onnx")]
         quantization.quantize_static(
             prepared,
             target,
@@ -51,7 +53,7 @@ def quantise(
             quant_format=quantization.QuantFormat.QDQ,
             activation_type=quantization.QuantType.QUInt8,
             weight_type=quantization.QuantType.QInt8,
-            per_channel=_version(prepared) >= _CHANNELS,
+            per_channel=max(own, default=0) >= _CHANNELS,
         )
 
 
@@ -64,12 +66,6 @@ class _Samples(quantization.CalibrationDataReader):  # type: ignore[misc]  # its
     def get_next(self) -> dict[str, Any] | None:
         """The next sample; None after the last one."""
         return self._left.pop() if self._left else None
-
-
-def _version(path: Path) -> int:
-    """The version of ONNX's own operators that a model uses."""
-    imports = onnx.load(path, load_external_data=False).opset_import
-    return max((each.version for each in imports if each.domain in ("", "ai.onnx")), default=0)
 
 
 @contextmanager

@@ -157,7 +157,11 @@ class SurrogateWeights:
         ranges = integer_ranges(graph_of(proto), integers)
         own = [name for name in integers if not _any_byte(types[name], ranges.get(name))]
         shared = types.keys() - set(own)
-        self._grow(max((types[name].size_bytes for name in shared), default=0))
+        if not self._weights.exists():
+            self._weights.write_bytes(filled(_ORDINARY_BYTES, seed=0).tobytes())
+        size_bytes = max((types[name].size_bytes for name in shared), default=0)
+        if self._weights.stat().st_size < size_bytes:
+            os.truncate(self._weights, size_bytes)
         offsets: dict[str, int] = {}
         with tempfile.TemporaryDirectory(dir=self._folder) as name, self._moved_to(Path(name)):
             folder = Path(name)
@@ -184,12 +188,6 @@ class SurrogateWeights:
             yield
         finally:
             os.replace(folder / WEIGHTS, self._weights)
-
-    def _grow(self, size_bytes: int) -> None:
-        if not self._weights.exists():
-            self._weights.write_bytes(filled(_ORDINARY_BYTES, seed=0).tobytes())
-        if self._weights.stat().st_size < size_bytes:
-            os.truncate(self._weights, size_bytes)
 
 
 @contextmanager

@@ -146,7 +146,6 @@ def type_of_value(value: Any, notation: str) -> ValueType:
 
 @cache
 def _maker(notation: str, count: int) -> ort.InferenceSession:
-    """A session that builds a sequence of ``count`` tensors."""
     dtype = onnx.TensorProto.DataType.Value(DTYPES[notation.removeprefix("seq(").removesuffix(")")])
     names = [f"x{i}" for i in range(count)]
     node = helper.make_node("SequenceConstruct", names, ["y"])
@@ -166,7 +165,6 @@ def _texts(value: np.ndarray, type_: TensorType) -> ort.OrtValue:
 def _session(
     node: onnx.NodeProto, inputs: Sequence[onnx.ValueInfoProto], output: onnx.TypeProto
 ) -> ort.InferenceSession:
-    """A session that runs ``node``, whose output is called y."""
     outputs = [onnx.ValueInfoProto(name="y", type=output)]
     graph = helper.make_graph([node], "values", list(inputs), outputs)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)

@@ -98,7 +98,6 @@ class OpenvinoBackend(OpenvinoModels, FusedRunner, SizeLoader):
 
     @cached_property
     def _overhead(self) -> CallOverhead:
-        """The call overhead, measured when it is first needed."""
         return measured(self.compiler)
 
 

@@ -136,14 +136,22 @@ def simplified_around(graph: Graph, nodes: Sequence[onnx.NodeProto]) -> Graph | 
     """``graph`` with more of OpenVINO's simplifications around ``nodes``; None if there are none.
 
     It drops a scale of ones and an addition of zeros, so weights that are known and uniform become
-    nodes. And outputs of a node without readers are omitted.
+    nodes. And outputs without readers are omitted, except where they are all outputs of a node.
     """
     weights = _uniform(graph, _known(graph, {name for node in nodes for name in used_values(node)}))
     read = {name for node in graph.nodes for name in used_values(node)}.union(graph.outputs)
     unread = {name for node in nodes for name in node.output if name} - read
     if not weights and not unread:
         return None
-    return _without_outputs(with_constant_nodes(graph, weights), unread)
+    simplified = with_constant_nodes(graph, weights)
+    copies = []
+    for node in simplified.nodes:
+        copy = onnx.NodeProto()
+        copy.CopyFrom(node)
+        if not unread.issuperset(filter(None, node.output)):
+            copy.output[:] = ["" if name in unread else name for name in node.output]
+        copies.append(copy)
+    return replace(simplified, nodes=tuple(copies))
 
 
 def proto_of(graph: Graph, like: onnx.ModelProto) -> onnx.ModelProto:
@@ -156,20 +164,7 @@ def proto_of(graph: Graph, like: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
-def _without_outputs(graph: Graph, unread: set[str]) -> Graph:
-    """``graph`` without the outputs ``unread``, except where they are all outputs of a node."""
-    nodes = []
-    for node in graph.nodes:
-        copy = onnx.NodeProto()
-        copy.CopyFrom(node)
-        if not unread.issuperset(filter(None, node.output)):
-            copy.output[:] = ["" if name in unread else name for name in node.output]
-        nodes.append(copy)
-    return replace(graph, nodes=tuple(nodes))
-
-
 def _known(graph: Graph, names: Iterable[str]) -> dict[str, np.ndarray]:
-    """The values of the initializers among ``names`` that the graph holds."""
     tensors = {name: graph.initializers[name] for name in names if name in graph.initializers}
     return {n: numpy_helper.to_array(t) for n, t in tensors.items() if not is_referenced(t)}
 
@@ -214,7 +209,6 @@ def _numbers(graph: Graph) -> dict[str, onnx.TensorProto]:
 
 
 def _filling_node(name: str, values: np.ndarray, own: str) -> onnx.NodeProto:
-    """A node that makes ``own``, equal to the uniform value ``name``."""
     value = numpy_helper.from_array(values.reshape(-1)[:1])
     return helper.make_node("ConstantOfShape", [_shape_name(name)], [own], value=value)
 
@@ -275,10 +269,6 @@ def _evaluated(
 def _run(
     graph: Graph, node: onnx.NodeProto, feeds: Arrays, compute: Compute
 ) -> dict[str, np.ndarray]:
-    """Run one node on ``feeds``; return its outputs by name.
-
-    ``compute`` runs it where ONNX's reference evaluator cannot.
-    """
     outputs = [name for name in node.output if name]
     model = helper.make_model(
         helper.make_graph(
@@ -299,7 +289,6 @@ def _run(
 
 
 def _size(graph: Graph, node: onnx.NodeProto) -> np.ndarray:
-    """The result of a Shape or Size."""
     type_ = _tensor_type(graph, node.input[0])
     if node.op_type == "Size":
         return np.array(type_.elements, np.int64)
@@ -316,7 +305,6 @@ def _tensor_type(graph: Graph, name: str) -> TensorType:
 
 
 def _weight(name: str, type_: TensorType) -> onnx.TensorProto:
-    """An initializer without values."""
     tensor = onnx.TensorProto(name=name, dims=type_.shape)
     tensor.data_type = onnx.TensorProto.DataType.Value(type_.dtype)
     tensor.data_location = onnx.TensorProto.EXTERNAL

@@ -88,7 +88,6 @@ def _cast(source: str, target: str, to: int) -> onnx.NodeProto:
 
 
 def _node(node: onnx.NodeProto, names: Mapping[str, str]) -> onnx.NodeProto:
-    """A copy of ``node`` with these other names, whose attributes say float32."""
     copy = renamed(node, names)
     for attribute in copy.attribute:
         if attribute.name in _TYPE_ATTRIBUTES and attribute.i in _NUMBERS:
@@ -99,7 +98,6 @@ def _node(node: onnx.NodeProto, names: Mapping[str, str]) -> onnx.NodeProto:
 
 
 def _tensor(tensor: onnx.TensorProto) -> onnx.TensorProto:
-    """``tensor`` in float32 if it is of a converted type."""
     if tensor.data_type not in _NUMBERS:
         return tensor
     if is_referenced(tensor):
@@ -255,7 +253,6 @@ def _has_one_scale(graph: Graph, node: onnx.NodeProto) -> bool:
 
 
 def _dequantize(integers: str, node: onnx.NodeProto, made: str) -> onnx.NodeProto:
-    """A copy of the DequantizeLinear ``node`` which makes ``made`` from ``integers``."""
     return renamed(node, {node.input[0]: integers, node.output[0]: made})
 
 
@@ -289,12 +286,12 @@ def with_bfloat16_casts(
             if name in stored and inside.isdisjoint(kernels_at.get(position, ())):
                 names[name] = f"{name}:{position}"
                 types[names[name]] = types[name]
-                nodes.append(_named_cast(_stored_name(name), names[name], _FLOAT_NAME))
+                nodes.append(_cast(_stored_name(name), names[name], _FLOAT))
         nodes.append(renamed(node, names))
         for name in node.output:
             if name in stored:
                 types[_stored_name(name)] = TensorType("BFLOAT16", types[name].shape)
-                nodes.append(_named_cast(name, _stored_name(name), "BFLOAT16"))
+                nodes.append(_cast(name, _stored_name(name), onnx.TensorProto.BFLOAT16))
         new_positions[position] = set(range(begin, len(nodes)))
     moved = [
         replace(kernel, positions=frozenset(n for i in kernel.positions for n in new_positions[i]))
@@ -339,7 +336,3 @@ def _stored(graph: Graph, kernels: Sequence[CompiledKernel]) -> set[str]:
 
 def _stored_name(name: str) -> str:
     return f"{name}:stored"
-
-
-def _named_cast(source: str, target: str, dtype: str) -> onnx.NodeProto:
-    return helper.make_node("Cast", [source], [target], to=onnx.TensorProto.DataType.Value(dtype))

@@ -95,21 +95,16 @@ class TorchOffer(Offer, ProgramTranslator, DecoderWriter, Portable):
                 " name one in CXX"
             )
         found = self.users_python()
-        if self.device != CPU:
-            return self._on_gpu(found)
-        if found is None:
+        if self.device != CPU:  # only a Python of the user has a PyTorch for CUDA
+            version, cuda = (None, None) if found is None else build_of(found)
+            if found is None or cuda is None:
+                has = "there is none" if found is None else f"{found.python} has {version}"
+                raise BackendError(
+                    f"--device cuda needs a PyTorch built for CUDA, and {has}: name a Python that"
+                    f" has one with --python, or in {VARIABLE}"
+                )
+        elif found is None:
             return replace(self.describe_elsewhere(), python=str(self.environment.required()))
-        return self.described_in(found)
-
-    def _on_gpu(self, found: UsersPython | None) -> BackendInfo:
-        """The facts of a PyTorch for CUDA, which only a Python of the user has."""
-        version, cuda = (None, None) if found is None else build_of(found)
-        if found is None or cuda is None:
-            has = "there is none" if found is None else f"{found.python} has {version}"
-            raise BackendError(
-                f"--device cuda needs a PyTorch built for CUDA, and {has}: name a Python that has"
-                f" one with --python, or in {VARIABLE}"
-            )
         return self.described_in(found)
 
     def described_in(self, found: UsersPython) -> BackendInfo:

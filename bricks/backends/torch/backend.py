@@ -223,7 +223,13 @@ class TorchBackend(
         """Load the calls of a brick, or for a whole model the user's program."""
         probe = probed(proto)
         if probe is not None:
-            return self._probe(*probe)
+            training = probe[0] != INFERENCE
+            if training not in self._probes:
+                with self._programs.keeping_kernels():
+                    self._probes[training] = phase_probes(
+                        training, self._seed, compiled=self._compiled, device=self._device
+                    )
+            return PhaseProbe(self._probes[training], *probe)
         replicated = replicated_steps(proto)
         if replicated is not None:
             return replicated
@@ -262,16 +268,6 @@ class TorchBackend(
     ) -> tuple[ExecutedGraph, Mapping[str, np.ndarray]]:
         """Return the program with unchanged weights."""
         return self.executed(proto), weights
-
-    def _probe(self, phase: str, part: str, kind: str) -> PhaseProbe:
-        training = phase != INFERENCE
-        if training not in self._probes:
-            with self._programs.keeping_kernels():
-                probes = phase_probes(
-                    training, self._seed, compiled=self._compiled, device=self._device
-                )
-            self._probes[training] = probes
-        return PhaseProbe(self._probes[training], phase, part, kind)
 
     def _generator(self, key: str) -> torch.Generator:
         generator = torch.Generator()

@@ -112,7 +112,6 @@ def _bounds(
 
 
 def _shapes(argument: Any, node: onnx.NodeProto, types: Mapping[str, TensorType]) -> Any:
-    """Return a recorded argument with the shapes of its tensors in place of them."""
     if isinstance(argument, dict) and "t" in argument:
         return types[node.input[argument["t"]]].shape
     if isinstance(argument, list):
@@ -133,7 +132,17 @@ def _assign(argument: Any, bound: Any, node: onnx.NodeProto, bounds: dict[str, i
 def recipes_of(proto: onnx.ModelProto) -> TensorRecipes:
     """Return how to make a tensor for each input and weight of a brick."""
     layouts = _Layouts()
-    _lay_out(proto, layouts)
+    graph = graph_of(proto)
+    outside = [*graph.inputs, *without_values(proto)]
+    for node in proto.graph.node:
+        call = call_of(node)
+        names = list(node.input)[: len(call.ports)] if call.ports else list(node.input)
+        new = [n for n in dict.fromkeys(names) if n in outside and n not in layouts.views]
+        ports = [call.ports[names.index(n)] for n in new] if call.ports else []
+        layouts.add({n: _tensor(graph.types[n], n) for n in new}, ports)
+    for name in outside:  # the numbers of calls that have ports
+        if name not in layouts.views:
+            layouts.add({name: _tensor(graph.types[name], name)}, [])
     for node in proto.graph.node:
         if node.op_type == "as_strided" and node.input[0] in layouts.views:
             shape, strides, *offset = call_of(node).arguments[0][1:]
@@ -174,21 +183,6 @@ class _Layouts:
         last = port.offset + sum((s - 1) * n for s, n in zip(shape, port.strides, strict=True))
         needed = 0 if 0 in shape else (last + 1) * ELEMENT_BITS[type_.dtype] // 8
         self.storages[view.storage] = max(self.storages[view.storage], needed)
-
-
-def _lay_out(proto: onnx.ModelProto, layouts: _Layouts) -> None:
-    """Add the inputs and weights of each call, then those that no layout is known of."""
-    graph = graph_of(proto)
-    outside = [*graph.inputs, *without_values(proto)]
-    for node in proto.graph.node:
-        call = call_of(node)
-        names = list(node.input)[: len(call.ports)] if call.ports else list(node.input)
-        new = [n for n in dict.fromkeys(names) if n in outside and n not in layouts.views]
-        ports = [call.ports[names.index(n)] for n in new] if call.ports else []
-        layouts.add({n: _tensor(graph.types[n], n) for n in new}, ports)
-    for name in outside:  # the numbers of calls that have ports
-        if name not in layouts.views:
-            layouts.add({name: _tensor(graph.types[name], name)}, [])
 
 
 def _filled(proto: onnx.ModelProto, layouts: _Layouts) -> Iterator[TensorRecipe]:

@@ -105,7 +105,8 @@ class _WrittenStep:
         """Write all calls; the names of results: the cache, then the logits."""
         of, tape = self.of, self.tape
         ids = tape.given(_IDS, self.batch, self.tokens)
-        places = self._places()
+        # A slice of tables is enough for a prompt.
+        places = tape.given(_PLACES, self.tokens) if self.past or not of.rotary else None
         rotations = self._rotations(places)
         state, kept = self._embedded(ids, places), list[str]()
         for layer in range(of.layers):
@@ -119,10 +120,6 @@ class _WrittenStep:
             state = tape.each("add.Tensor", state, self._after(inner, f"{layer}.inner_norm"))
         return [*kept, self._logits(state).value]
 
-    def _places(self) -> Operand | None:
-        """The positions of new tokens; None where a slice of tables is enough."""
-        return self.tape.given(_PLACES, self.tokens) if self.past or not self.of.rotary else None
-
     def _embedded(self, ids: Operand, places: Operand | None) -> Operand:
         of, tape = self.of, self.tape
         table = tape.weight("embedding", of.vocabulary, of.hidden)
@@ -134,7 +131,6 @@ class _WrittenStep:
         return tape.each("add.Tensor", state, added)
 
     def _rotations(self, places: Operand | None) -> list[Operand]:
-        """Cosines and sines of the new tokens."""
         of, tape = self.of, self.tape
         width = round(of.rotary * of.head)
         tables = [tape.buffer(name, of.positions, width) for name in ("cos", "sin") if width]
@@ -156,18 +152,15 @@ class _WrittenStep:
         key = self._heads(value, f"{layer}.key", of.kv_heads, rotations)
         values = self._heads(value, f"{layer}.value", of.kv_heads, [])
         if self.past and places is not None:
+            shape = (self.batch, of.kv_heads, self.past + 1, of.head)
             key, values = (
-                tape.written(self._cache(f"{layer}.{name}_cache"), 2, places, new)
+                tape.written(tape.buffer(f"{layer}.{name}_cache", *shape), 2, places, new)
                 for name, new in (("key", key), ("value", values))
             )
         kept += [key.value, values.value]
         mixed = attended(tape, query, key, values, causal=self.tokens > 1)
         joined = tape.joined(tape.transposed(mixed, 1, 2))
         return self._reduced(joined, f"{layer}.out")
-
-    def _cache(self, name: str) -> Operand:
-        of = self.of
-        return self.tape.buffer(name, self.batch, of.kv_heads, self.past + 1, of.head)
 
     def _heads(self, value: Operand, name: str, heads: int, rotations: list[Operand]) -> Operand:
         """Queries, keys or values: (texts, heads, tokens, head)."""
@@ -252,7 +245,6 @@ class _WrittenStep:
         return tape.view(product, *outer, width, unsafe=True)
 
     def _logits(self, state: Operand) -> Operand:
-        """The logits of the last token of each text."""
         of, tape = self.of, self.tape
         last = tape.sliced(state, 1, -1, sys.maxsize, 1)
         normal = self._norm(last, "norm")
@@ -263,22 +255,14 @@ class _WrittenStep:
             logits = tape.view(product, self.batch, 1, of.vocabulary, unsafe=True)
         else:
             logits = self._linear(normal, "head", of.vocabulary, bias=of.head_bias)
-        return self._capped(self._gathered(logits))
-
-    def _gathered(self, logits: Operand) -> Operand:
-        """The logits of the whole vocabulary, of which each card has a part."""
-        if self.cards.count == 1:
+        if self.cards.count > 1:  # each has a part of the vocabulary
+            flat = tape.view(logits, self.batch, of.vocabulary)
+            whole = self.cards.gathered(flat, self.vocabulary)
+            logits = tape.view(whole, self.batch, 1, self.vocabulary)
+        if not of.logit_cap:
             return logits
-        flat = self.tape.view(logits, self.batch, self.of.vocabulary)
-        whole = self.cards.gathered(flat, self.vocabulary)
-        return self.tape.view(whole, self.batch, 1, self.vocabulary)
-
-    def _capped(self, logits: Operand) -> Operand:
-        cap, tape = self.of.logit_cap, self.tape
-        if not cap:
-            return logits
-        bounded = tape.each("tanh", tape.each("div.Tensor", logits, cap))
-        return tape.each("mul.Tensor", bounded, cap)
+        bounded = tape.each("tanh", tape.each("div.Tensor", logits, of.logit_cap))
+        return tape.each("mul.Tensor", bounded, of.logit_cap)
 
 
 def attended(tape: Tape, query: Operand, key: Operand, value: Operand, *, causal: bool) -> Operand:

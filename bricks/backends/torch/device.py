@@ -197,20 +197,16 @@ class CudaDevice(Device):
     @contextmanager
     def sampled(self) -> Iterator[None]:
         """Annotate a sample if kernels are traced now; see :meth:`_failed` for its errors."""
+        context: AbstractContextManager[object] = nullcontext()
+        if self._samples is not None:
+            self._samples.append(f"bricks {self._number}.{len(self._samples)}")
+            context = record_function(self._samples[-1])
         try:
-            with self._annotation():
+            with context:
                 yield
         except RuntimeError as error:
             self._failed(error)
             raise
-
-    def _annotation(self) -> AbstractContextManager[object]:
-        if self._samples is None:
-            return nullcontext()
-        name = f"bricks {self._number}.{len(self._samples)}"
-        self._samples.append(name)
-        context: AbstractContextManager[object] = record_function(name)
-        return context
 
     def _failed(self, error: RuntimeError) -> None:
         """Free what nothing uses; end the process if no kernel can run in it any more.

@@ -55,7 +55,7 @@ class TorchGpuBackend(TorchBackend, KernelTimer):
         """Load a brick, a program, a probe, or the model that stands for a cost of launching."""
         cost = launch_cost(proto)
         if cost is not None:
-            return self._costs.probe(cost)
+            return LaunchProbe(self._costs, cost)
         return super().load(proto, key=key, optimize=optimize, streams=streams)
 
     def synchronise(self) -> None:
@@ -89,21 +89,16 @@ class LaunchProbes:
         self._device = device
         self._samples_s: dict[str, float] = {}
 
-    def probe(self, cost: str) -> LaunchProbe:
-        """Return the probe of a cost, by its name."""
-        return LaunchProbe(self, cost)
-
     def sample_s(self, cost: str) -> float:
         """Return a sample of a cost in seconds: the median of many launches."""
         if cost not in self._samples_s:
-            self._samples_s = self._round()
+            taken_s = launch_seconds(self._device)
+            if min(map(len, taken_s.values())) < _ENOUGH:
+                raise BackendError(
+                    "the profiler of PyTorch shows no kernels: CUPTI may not be allowed"
+                )
+            self._samples_s = {each: median(seconds) for each, seconds in taken_s.items()}
         return max(_LEAST_S, self._samples_s.pop(cost))
-
-    def _round(self) -> dict[str, float]:
-        taken_s = launch_seconds(self._device)
-        if min(map(len, taken_s.values())) < _ENOUGH:
-            raise BackendError("the profiler of PyTorch shows no kernels: CUPTI may not be allowed")
-        return {cost: median(seconds) for cost, seconds in taken_s.items()}
 
 
 class LaunchProbe(OwnMemory):

@@ -25,6 +25,8 @@ from bricks.graph.payload import is_referenced
 from bricks.graph.topology import default_domain
 from bricks.graph.view import parse_model
 
+_LISTS = (onnx.AttributeProto.INTS, onnx.AttributeProto.FLOATS)
+
 
 def onnx_program(model: str, data: str) -> dict[str, Any]:
     """Return the program of an ONNX file ``model``, with inputs and weights of the file ``data``.
@@ -54,7 +56,9 @@ class OnnxModule(torch.nn.Module):
             for tensor in proto.graph.initializer
             if not is_referenced(tensor)
         }
-        self._steps = _steps(proto)
+        versions = {default_domain(entry.domain): entry.version for entry in proto.opset_import}
+        read = {name for node in proto.graph.node for name in node.input}.union(self._outputs)
+        self._steps = [_NodeStep(node, versions.get("", 1), read) for node in proto.graph.node]
         self._weights = {}
         for number, (name, array) in enumerate(weights.items()):
             self._weights[name] = f"weight{number}"
@@ -143,13 +147,6 @@ class _NodeStep:
         return self._kept[name]
 
 
-def _steps(proto: onnx.ModelProto) -> list[_NodeStep]:
-    versions = {default_domain(entry.domain): entry.version for entry in proto.opset_import}
-    read = {name for node in proto.graph.node for name in node.input}
-    read.update(info.name for info in proto.graph.output)
-    return [_NodeStep(node, versions.get("", 1), read) for node in proto.graph.node]
-
-
 def _attribute(attribute: onnx.AttributeProto) -> Any:
     """Return the value of an attribute: strings as ``str``, tensors as arrays, lists as lists."""
     value = helper.get_attribute_value(attribute)
@@ -162,11 +159,7 @@ def _attribute(attribute: onnx.AttributeProto) -> Any:
     return list(value) if attribute.type in _LISTS else value
 
 
-_LISTS = (onnx.AttributeProto.INTS, onnx.AttributeProto.FLOATS)
-
-
 def _tensor(array: np.ndarray) -> torch.Tensor:
-    """Copy an array to a tensor."""
     try:
         return torch.from_numpy(np.array(array))
     except TypeError as exc:

@@ -116,8 +116,12 @@ class PieceStep(PortableStep):
             tensor = tensors.get(handle)
             if tensor is not None and piece.fits(name, tensor):
                 values[name] = tensor
+        taken_ns = 0
         with piece.device.sampled():
-            taken_ns = sum(_run(call, values) for call in piece.calls)
+            for call in piece.calls:
+                taken_ns += call.run(values)
+                if isinstance(call.operator, Recomputation):
+                    taken_ns += call.operator.taken_ns()
         for name, handle in self._outputs:
             tensors[handle] = values[name]
         return Sample(taken_ns * 1e-9)
@@ -126,12 +130,6 @@ class PieceStep(PortableStep):
         """This step on tensors of its own."""
         step = {"key": self.key, "timed": True, "weight": 1.0, "before": []}
         return PieceStep({**step, "inputs": [], "outputs": []}, self._piece, self._handles)
-
-
-def _run(call: ReplayedCall, values: dict[str, Any]) -> int:
-    taken_ns = call.run(values)
-    operator = call.operator
-    return taken_ns + (operator.taken_ns() if isinstance(operator, Recomputation) else 0)
 
 
 def _replayed(data: Sequence[Any]) -> ReplayedCall:
@@ -182,7 +180,9 @@ class TorchWalked(PortableWalk):
             self._own.append(PieceStep(step, loaded[step["load"]], self._handles))
         super().__init__(self._own, conditions)
         self._on_gpu = isinstance(device, CudaDevice)
-        self._evicted = _memory(0 if self._on_gpu else group["eviction_bytes"])
+        evicted_bytes = 0 if self._on_gpu else group["eviction_bytes"]
+        rows = min(evicted_bytes, most_evicted_bytes()) // _ROW_BYTES
+        self._evicted = np.ones(rows * _ROW_BYTES, np.uint8)
         self._displaced: Sequence[int] = group["displaced_bytes"] if self._on_gpu else []
         self._heating = Heating()
 
@@ -286,9 +286,3 @@ def _prepared(step: Any) -> Callable[[], Sample]:
         return sample
 
     return run
-
-
-def _memory(size_bytes: int) -> np.ndarray:
-    """Memory to read in whole rows, at most twice the caches."""
-    rows = min(size_bytes, most_evicted_bytes()) // _ROW_BYTES
-    return np.ones(rows * _ROW_BYTES, np.uint8)

@@ -157,7 +157,6 @@ class CallRecorder(TorchDispatchMode):
         return result
 
     def _restore(self, state: GeneratorState) -> None:
-        """Record that the step has put the generator into another state."""
         if not state.name:
             tensor = torch.get_rng_state()
             if state.external:
@@ -208,7 +207,8 @@ class CallRecorder(TorchDispatchMode):
             self._scalars[name] = call.scalars
             inputs.append(name)
         shared = tuple(aliases) if any(a >= 0 for a in aliases) else ()
-        on_host = self._on_gpu and _on_host(call.tensors)
+        on_host = self._on_gpu and bool(call.tensors)
+        on_host = on_host and all(tensor.device.type == CPU for tensor in call.tensors)
         made = Call(namespace, operator, arguments, ports, shared, on_host=on_host)
         self._append(made, inputs, outputs)
 
@@ -237,17 +237,15 @@ class CallRecorder(TorchDispatchMode):
             )
 
     def _name(self, tensor: torch.Tensor) -> str:
-        """Return the value in a tensor; record a view if the tensor has none."""
-        return self._values.name_of(tensor) or self._reinterpreted(tensor)
-
-    def _reinterpreted(self, tensor: torch.Tensor) -> str:
-        """Record a call of ``as_strided`` for a view of a storage that no call has made."""
-        base = self._values.base(tensor)
-        view = [list(tensor.shape), list(tensor.stride()), tensor.storage_offset()]
-        output = self._made("as_strided", tensor, False)
-        call = Call("aten", "as_strided", ([{"t": 0}, *view], {}), aliases=(0,))
-        self._append(call, [base], [output])
-        return output
+        """Return the value in a tensor; record ``as_strided`` for a view that no call has made."""
+        name = self._values.name_of(tensor)
+        if not name:
+            base = self._values.base(tensor)
+            view = [list(tensor.shape), list(tensor.stride()), tensor.storage_offset()]
+            name = self._made("as_strided", tensor, False)
+            call = Call("aten", "as_strided", ([{"t": 0}, *view], {}), aliases=(0,))
+            self._append(call, [base], [name])
+        return name
 
     def _append(self, call: Call, inputs: Sequence[str], outputs: Sequence[str]) -> None:
         node = call.node(inputs, outputs)
@@ -257,7 +255,6 @@ class CallRecorder(TorchDispatchMode):
         self.nodes.append(node)
 
     def _note_freed(self) -> None:
-        """Note the values whose storages were freed since the last call."""
         freed = self._values.freed()
         if self.nodes:
             self._freed[len(self.nodes) - 1] += freed
@@ -267,21 +264,6 @@ class CallRecorder(TorchDispatchMode):
 
         ``origin`` is noted in its metadata, if there is one.
         """
-        graph = self._graph()
-        domains = sorted({node.domain for node in self.nodes})
-        model = helper.make_model(
-            graph, opset_imports=[helper.make_opsetid(d, 1) for d in domains], ir_version=10
-        )
-        if origin is not None:
-            origin.note(model)
-        State(self._sizes_bytes, self._gradients).note(model)
-        if self._module is not None and self._training:
-            self._module.note(model)
-        if self._sketched is not None:
-            note_sketches(model, self._sketched.unlike_synthetic(model))
-        return model
-
-    def _graph(self) -> onnx.GraphProto:
         types = self._values.types
         inputs = [name for name in self._inputs if name in self.begins]
         weights, integers = self._values.weights_and_integers(inputs)
@@ -303,11 +285,18 @@ class CallRecorder(TorchDispatchMode):
         )  # fmt: skip
         own = {*inputs, *outputs, *self.begins}
         graph.value_info.extend(info for name, info in types.items() if name not in own)
-        return graph
-
-
-def _on_host(tensors: Sequence[torch.Tensor]) -> bool:
-    return bool(tensors) and all(tensor.device.type == CPU for tensor in tensors)
+        domains = sorted({node.domain for node in self.nodes})
+        model = helper.make_model(
+            graph, opset_imports=[helper.make_opsetid(d, 1) for d in domains], ir_version=10
+        )
+        if origin is not None:
+            origin.note(model)
+        State(self._sizes_bytes, self._gradients).note(model)
+        if self._module is not None and self._training:
+            self._module.note(model)
+        if self._sketched is not None:
+            note_sketches(model, self._sketched.unlike_synthetic(model))
+        return model
 
 
 def _position(storages: Sequence[int], tensor: torch.Tensor | None) -> int:
@@ -358,5 +347,4 @@ def _refuse_change(entry: str, first: CallRecorder, again: CallRecorder) -> None
 
 
 def _signature(node: onnx.NodeProto) -> tuple[Any, ...]:
-    """Return operator, inputs and arguments of a call."""
     return node.op_type, node.domain, node.input, node.attribute

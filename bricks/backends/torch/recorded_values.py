@@ -210,7 +210,6 @@ class RecordedValues:
 
 
 def _view(tensor: torch.Tensor) -> tuple[Any, ...]:
-    """Return the key of a tensor among the views of its storage."""
     return tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype
 
 

@@ -41,7 +41,6 @@ def fuse_attention(listing: CallListing) -> int:
 
 
 def _replace_fused(listing: CallListing, strides: dict[str, Strides]) -> int:
-    """Replace the processor's own fused attention."""
     kernels: dict[str, tuple[FusedAttention, Attention]] = {}
     calls: list[IssuedCall] = []
     for call in listing.calls:
@@ -179,19 +178,16 @@ def _attention_math(listing: CallListing, span: list[IssuedCall]) -> Attention:
     causal = "tril" in by_name
     added = next((call for call in span if call.operator in ("add.Tensor", "add_.Tensor")), None)
     drawn = by_name.get("bernoulli_")
+    # Query and key get the root of the scale of scores each.
+    scale = float(span[0].positional[1]) ** 2
+    usual = 1 / math.sqrt(listing.types[query.value].shape[-1])
+    own_scale = None if math.isclose(scale, usual, rel_tol=1e-9) else scale
     return Attention(
         query, key, last_expand.positional[0],
         None if causal or added is None else added.positional[1],
         0.0 if drawn is None else dropped_share(drawn),
-        causal, _scale(listing, span[0], query), span[-1].outputs[0],
+        causal, own_scale, span[-1].outputs[0],
     )  # fmt: skip
-
-
-def _scale(listing: CallListing, scaled: IssuedCall, query: Operand) -> float | None:
-    """The scale of scores, unless it is the usual one; query and key get its root each."""
-    scale = float(scaled.positional[1]) ** 2
-    usual = 1 / math.sqrt(listing.types[query.value].shape[-1])
-    return None if math.isclose(scale, usual, rel_tol=1e-9) else scale
 
 
 def _kept_softmax(calls: list[IssuedCall], forward: range) -> str:
@@ -259,14 +255,19 @@ class FusedAttention(ABC):
         """Return the calls that make the ``gradients`` of query, key and value."""
 
     @abstractmethod
+    def _layout(self, operand: Operand) -> Strides:
+        """The strides of the output if ``operand`` is the query, or of the gradient of it."""
+
     def strides(self, attention: Attention) -> dict[str, Strides]:
         """Return the strides of the output."""
+        return {attention.output: self._layout(attention.query)}
 
-    @abstractmethod
     def gradient_strides(
         self, attention: Attention, gradients: Sequence[str]
     ) -> dict[str, Strides]:
         """Return the strides of the gradients."""
+        operands = (attention.query, attention.key, attention.value)
+        return dict(zip(gradients, map(self._layout, operands), strict=True))
 
     def _shape(self, operand: Operand) -> tuple[int, ...]:
         return self.listing.types[operand.value].shape
@@ -336,19 +337,10 @@ class EfficientKernel(FusedAttention):
         outputs = (*gradients, "")
         return [IssuedCall(f"{self._NAME}_backward", arguments, outputs, _named(attention))]
 
-    def strides(self, attention: Attention) -> dict[str, Strides]:
-        """Return the strides of the output."""
-        return {attention.output: _by_position(self._shape(attention.query))}
-
-    def gradient_strides(
-        self, attention: Attention, gradients: Sequence[str]
-    ) -> dict[str, Strides]:
-        """Return the strides of the gradients."""
-        operands = (attention.query, attention.key, attention.value)
-        return {
-            name: _by_position(self._shape(operand))
-            for name, operand in zip(gradients, operands, strict=True)
-        }
+    def _layout(self, operand: Operand) -> Strides:
+        # (batch, heads, length, size) laid out as (batch, length, heads, size)
+        _, heads, length, size = self._shape(operand)
+        return (heads * length * size, size, heads * size, 1)
 
 
 class CudnnKernel(FusedAttention):
@@ -383,26 +375,8 @@ class CudnnKernel(FusedAttention):
         name, named = f"{self._NAME}_backward", _named(attention)
         return [IssuedCall(name, arguments, tuple(gradients), named)]
 
-    def strides(self, attention: Attention) -> dict[str, Strides]:
-        """Return the strides of the output."""
-        query = attention.query
-        return {attention.output: dense_like(self._shape(query), query.strides)}
-
-    def gradient_strides(
-        self, attention: Attention, gradients: Sequence[str]
-    ) -> dict[str, Strides]:
-        """Return the strides of the gradients."""
-        operands = (attention.query, attention.key, attention.value)
-        return {
-            name: dense_like(self._shape(operand), operand.strides)
-            for name, operand in zip(gradients, operands, strict=True)
-        }
-
-
-def _by_position(shape: Sequence[int]) -> Strides:
-    """Strides of (batch, heads, length, size) laid out as (batch, length, heads, size)."""
-    _, heads, length, size = shape
-    return (heads * length * size, size, heads * size, 1)
+    def _layout(self, operand: Operand) -> Strides:
+        return dense_like(self._shape(operand), operand.strides)
 
 
 def kernel_for(listing: CallListing, attention: Attention) -> FusedAttention | None:

@@ -57,7 +57,9 @@ class _Norm:
         """The fused kernel, and the value that the backward pass keeps."""
         arguments: list[Any] = [self.read, list(self.width), self.weight, self.epsilon]
         call = IssuedCall("_fused_rms_norm", arguments, (self.output, self.root))
-        return [call] if self.kept is None else [call, _detach(root, self.kept)]
+        if self.kept is None:
+            return [call]
+        return [call, IssuedCall("detach", [root], (self.kept,), shared={self.kept: root.value})]
 
 
 def fuse_rms_norm(listing: CallListing) -> int:
@@ -85,18 +87,14 @@ def _norms(listing: CallListing) -> Iterator[tuple[range, _Norm]]:
         read, weight = calls[0].positional[0], products[1].positional[1]
         types = listing.types
         if isinstance(weight, Operand) and types[weight.value].dtype == types[read.value].dtype:
-            yield span, _norm(calls, weight, types[weight.value].shape)
-
-
-def _norm(calls: list[IssuedCall], weight: Operand, width: tuple[int, ...]) -> _Norm:
-    by_name = {call.name: call for call in calls}
-    epsilon, kept = by_name["add_"].positional[1], by_name.get("detach")
-    return _Norm(
-        calls[0].positional[0], weight, width,
-        None if epsilon == _USUAL_EPSILON else float(epsilon),
-        by_name["rsqrt"].outputs[0], None if kept is None else kept.outputs[0],
-        calls[-1].outputs[0],
-    )  # fmt: skip
+            by_name = {call.name: call for call in calls}
+            epsilon, kept = by_name["add_"].positional[1], by_name.get("detach")
+            yield span, _Norm(
+                read, weight, types[weight.value].shape,
+                None if epsilon == _USUAL_EPSILON else float(epsilon),
+                by_name["rsqrt"].outputs[0], None if kept is None else kept.outputs[0],
+                calls[-1].outputs[0],
+            )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +137,7 @@ def _backwards(calls: list[IssuedCall]) -> Iterator[tuple[range, _Backward]]:
     for span in stretches(_RMS_NORM_BACKWARD, calls):
         own = calls[span.start : span.stop]
         half = own[0].operator == "_to_copy"
-        if half and own[-1].operator == "add.Tensor" and not _reads(own[-1], own[-2].outputs[0]):
+        if half and own[-1].operator == "add.Tensor" and not own[-1].reads(own[-2].outputs[0]):
             span, own = span[:-1], own[:-1]
         yield span, _rms_norm_backward(own, half)
 
@@ -154,14 +152,6 @@ def _rms_norm_backward(calls: list[IssuedCall], half: bool) -> _Backward:
         return _Backward(calls[0].positional[0], root, weights, None, result, result)
     summand = added.positional[1].value if half else added.outputs[0]
     return _Backward(calls[0].positional[0], root, weights, added.positional[0], summand, result)
-
-
-def _reads(call: IssuedCall, value: str) -> bool:
-    return any(operand.value == value for operand in call.operands)
-
-
-def _detach(root: Operand, output: str) -> IssuedCall:
-    return IssuedCall("detach", [root], (output,), shared={output: root.value})
 
 
 # Samples up to which cuDNN is used, in training and in inference.
@@ -182,11 +172,14 @@ def use_cudnn(listing: CallListing) -> int:
                     listing.types[name] = TensorType(dtype, (read.shape[1],))
             calls.append(call)
             continue
-        if calls and _is_reserve(listing, calls[-1]):
-            calls.pop()
+        before = calls[-1] if calls else None
+        if before is not None and before.operator == "empty.memory_format":
+            if listing.types[before.outputs[0]].shape == (0,):  # the workspace of other kernels
+                calls.pop()
         reserve = listing.new("reserve", "UINT8", (0,))
         reserves[call.outputs[2]] = reserve
-        calls.append(_batch_norm_forward(call, reserve))
+        outputs = (*call.outputs, reserve)
+        calls.append(replace(call, operator="cudnn_batch_norm", outputs=outputs))
     listing.calls = calls
     listing.rewrite(lambda call: _batch_norm_backward(call, reserves))
     return len(reserves)
@@ -203,15 +196,6 @@ def _cudnn(listing: CallListing, call: IssuedCall) -> bool:
         and type_.shape[0] <= _SAMPLES[call.positional[5]]
         and type_.elements < 1 << 31
     )
-
-
-def _is_reserve(listing: CallListing, call: IssuedCall) -> bool:
-    """Whether a call allocates the empty workspace of other kernels."""
-    return call.operator == "empty.memory_format" and listing.types[call.outputs[0]].shape == (0,)
-
-
-def _batch_norm_forward(call: IssuedCall, reserve: str) -> IssuedCall:
-    return replace(call, operator="cudnn_batch_norm", outputs=(*call.outputs, reserve))
 
 
 def _batch_norm_backward(call: IssuedCall, reserves: dict[str, str]) -> Sequence[IssuedCall] | None:
@@ -315,21 +299,19 @@ def ask_libraries(listing: CallListing) -> int:
     """Insert the questions before each loss, which copy the targets; return their number."""
 
     def asked(call: IssuedCall) -> Sequence[IssuedCall] | None:
-        return _asked(listing, call) if call.operator == "_ctc_loss" else None
+        if call.operator != "_ctc_loss":
+            return None
+        scores, targets, *rest = call.positional
+        lengths = rest[:3] if len(rest) > 2 else [*rest, 0]
+        shape = listing.types[targets.value].shape
+        copied = listing.new("targets", "INT32", shape)
+        to_host = {"dtype": {"dtype": "int32"}, "device": {"device": "cpu"}}
+        copy = Operand(copied, 0, contiguous(shape))
+        return [
+            IssuedCall("_use_cudnn_ctc_loss", [scores, targets, *lengths], ()),
+            IssuedCall("_to_copy", [targets], (copied,), to_host),
+            IssuedCall("_use_miopen_ctc_loss", [scores, copy, *lengths], (), freed=(copied,)),
+            replace(call, freed=()),
+        ]
 
     return listing.rewrite(asked)
-
-
-def _asked(listing: CallListing, call: IssuedCall) -> list[IssuedCall]:
-    scores, targets, *rest = call.positional
-    lengths = rest[:3] if len(rest) > 2 else [*rest, 0]
-    shape = listing.types[targets.value].shape
-    copied = listing.new("targets", "INT32", shape)
-    to_host = {"dtype": {"dtype": "int32"}, "device": {"device": "cpu"}}
-    copy = Operand(copied, 0, contiguous(shape))
-    return [
-        IssuedCall("_use_cudnn_ctc_loss", [scores, targets, *lengths], ()),
-        IssuedCall("_to_copy", [targets], (copied,), to_host),
-        IssuedCall("_use_miopen_ctc_loss", [scores, copy, *lengths], (), freed=(copied,)),
-        replace(call, freed=()),
-    ]

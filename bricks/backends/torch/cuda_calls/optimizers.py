@@ -104,11 +104,8 @@ def _sort(listing: CallListing, turn: Turn) -> tuple[Any, ...]:
         for each in (*call.positional, *call.named.values())
         if not isinstance(each, Operand)
     )
-    return tuple(call.operator for call in turn), numbers, _dtype(listing, turn)
-
-
-def _dtype(listing: CallListing, turn: Turn) -> str:
-    return listing.types[turn[-1].operands[0].value].dtype
+    dtype = listing.types[turn[-1].operands[0].value].dtype
+    return tuple(call.operator for call in turn), numbers, dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,16 +127,17 @@ class _Lists:
             for name in (*(operand.value for operand in call.operands), *call.outputs)
         }
         by_call: dict[int, list[str]] = {}
-        for name in sorted(self._freed()):
+        freed = {name for turn in self.turns for call in turn for name in call.freed}
+        for name in sorted(freed):
             by_call.setdefault(last.get(name, len(made) - 1), []).append(name)
         return [replace(call, freed=tuple(by_call.get(at, ()))) for at, call in enumerate(made)]
 
     def _column(self, number: int, column: Turn) -> Iterator[IssuedCall]:
-        """The calls for the calls at one position of all turns."""
         first = column[0]
+        is_step = number == 0 and first.operator == "add_.Tensor"
         if first.operator == "_local_scalar_dense":
             yield from (replace(call, freed=()) for call in column * self.loop.reads)
-        elif number == 0 and _is_step(first):
+        elif is_step and not isinstance(first.positional[1], Operand):
             yield from self._steps(column)
         else:
             yield self._list(column)
@@ -191,10 +189,3 @@ class _Lists:
         made = tuple(call.outputs[0] for call in column)
         shared = {name: call.positional[0].value for name, call in zip(made, column, strict=True)}
         return IssuedCall(operator, arguments, ("", *made), named, shared, OPTIMIZER)
-
-    def _freed(self) -> set[str]:
-        return {name for turn in self.turns for call in turn for name in call.freed}
-
-
-def _is_step(call: IssuedCall) -> bool:
-    return call.operator == "add_.Tensor" and not isinstance(call.positional[1], Operand)

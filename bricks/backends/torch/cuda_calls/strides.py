@@ -81,10 +81,6 @@ def _transposed(shape: Sequence[int], strides: Sequence[int], of: Sequence[Any])
     return reordered(strides, first, second)
 
 
-def _permuted(shape: Sequence[int], strides: Sequence[int], of: Sequence[Any]) -> Strides:
-    return tuple(strides[dim] for dim in of[0])
-
-
 def _unsqueezed(shape: Sequence[int], strides: Sequence[int], of: Sequence[Any]) -> Strides:
     dim = of[0] % (len(shape) + 1)
     new = shape[dim] * strides[dim] if dim < len(shape) else 1
@@ -112,8 +108,9 @@ def _same(shape: Sequence[int], strides: Sequence[int], of: Sequence[Any]) -> St
 # Operators whose results are views of their first tensor, without overloads; then their arguments.
 VIEWS: Mapping[str, _View] = {
     "transpose": _transposed, "t": lambda shape, strides, of: tuple(reversed(strides)),
-    "permute": _permuted, "unsqueeze": _unsqueezed, "squeeze": _squeezed, "select": _without,
-    "slice": _sliced, "split": _same, "split_with_sizes": _same, "chunk": _same,
+    "permute": lambda shape, strides, of: tuple(strides[dim] for dim in of[0]),
+    "unsqueeze": _unsqueezed, "squeeze": _squeezed, "select": _without, "slice": _sliced,
+    "split": _same, "split_with_sizes": _same, "chunk": _same,
     "unbind": _without, "detach": _same, "alias": _same,
     "expand": lambda shape, strides, of: expanded(shape, strides, of[0]),
     "view": lambda shape, strides, of: viewed(shape, strides, of[0]),
@@ -154,7 +151,7 @@ class _SettledLayouts:
             elif (
                 (call.operator == "clone" and dict(call.named) == _CONTIGUOUS)
                 and following is not None
-                and _reads(following, call.outputs[0])
+                and following.reads(call.outputs[0])
             ):
                 others, used = self._copy(changed, following)
                 calls += others
@@ -213,7 +210,3 @@ class _SettledLayouts:
         arguments = [Operand(copy, 0, contiguous(shape)), *call.positional[1:]]
         view = replace(call, operator="_unsafe_view", positional=arguments, shared={output: copy})
         return [cloned, view]
-
-
-def _reads(call: IssuedCall, value: str) -> bool:
-    return any(operand.value == value for operand in call.operands)

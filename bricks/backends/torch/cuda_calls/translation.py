@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bricks.backends.programs import TranslatedProgram
 from bricks.backends.torch.cuda_calls.attention import fuse_attention
@@ -32,17 +32,13 @@ _CPU, _GPU = {"device": "cpu"}, {"device": "cuda"}
 
 def put_on_gpu(listing: CallListing) -> int:
     """Let calls create their tensors on the GPU; return the number of calls."""
-    return listing.rewrite(_on_gpu)
 
+    def on_gpu(call: IssuedCall) -> list[IssuedCall] | None:
+        if _CPU not in [*call.positional, *call.named.values()]:
+            return None
+        return [call.with_arguments(lambda each: dict(_GPU) if each == _CPU else each)]
 
-def _on_gpu(call: IssuedCall) -> list[IssuedCall] | None:
-    if _CPU not in [*call.positional, *call.named.values()]:
-        return None
-
-    def moved(each: Any) -> Any:
-        return dict(_GPU) if each == _CPU else each
-
-    return [call.with_arguments(moved)]
+    return listing.rewrite(on_gpu)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +114,10 @@ def translated(proto: onnx.ModelProto) -> TranslatedProgram:
     notes = [f"{rule.title}: {count} calls" for rule, count in counts if count]
     program = write(listing, proto)
     note_host_calls(program)
-    return TranslatedProgram(program, tuple(notes), tuple(_untranslated(listing)))
-
-
-def _untranslated(listing: CallListing) -> Iterator[str]:
     operators = Counter(call.operator for call in listing.calls)
-    for operator, meaning in _PROCESSOR_ONLY.items():
-        if count := operators[operator]:
-            yield f"{count} call{'' if count == 1 else 's'} of {operator} ({meaning})"
+    untranslated = tuple(
+        f"{count} call{'' if count == 1 else 's'} of {operator} ({meaning})"
+        for operator, meaning in _PROCESSOR_ONLY.items()
+        if (count := operators[operator])
+    )
+    return TranslatedProgram(program, tuple(notes), untranslated)

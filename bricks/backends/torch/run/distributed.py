@@ -59,7 +59,6 @@ _COMPLETED_IN_WAIT = ("reduce_scatter",)
 
 
 def _waited(work: Any) -> Future[None]:
-    """Wait for the ``work`` of a collective in a thread."""
     ended: Future[None] = Future()
     switch_s = sys.getswitchinterval()
 

@@ -226,34 +226,20 @@ def gradients(program: Program, seed: int) -> GradientDeviations:
         if float(seeded_loss()) != base:
             reason = "two losses of the same batch and seed differ"
             return GradientDeviations(reason=reason)
-        deviations = tuple(
-            _compared(seeded_loss, base, name, parameter, seed)
-            for name, parameter in program.module.named_parameters()
-            if parameter.requires_grad
-        )
-    return GradientDeviations(deviations)
-
-
-def _compared(
-    loss: Callable[[], torch.Tensor],
-    base: float,
-    name: str,
-    parameter: torch.nn.Parameter,
-    seed: int,
-) -> GradientDeviation:
-    gradient = parameter.grad
-    if gradient is None:
-        gradient = torch.zeros_like(parameter)
-    along = [
-        _along(loss, base, parameter, gradient, direction)
-        for direction in _directions(gradient, seed)
-    ]
-    compared = [each for each in along if each is not None]
-    return GradientDeviation(
-        name,
-        deviation=max((deviation for deviation, _ in compared), default=None),
-        resolution=max((resolution for _, resolution in compared), default=None),
-    )
+        deviations = []
+        for name, parameter in program.module.named_parameters():
+            if not parameter.requires_grad:
+                continue
+            gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            along = [
+                _along(seeded_loss, base, parameter, gradient, direction)
+                for direction in _directions(gradient, seed)
+            ]
+            compared = [each for each in along if each is not None]
+            deviation = max((deviation for deviation, _ in compared), default=None)
+            resolution = max((resolution for _, resolution in compared), default=None)
+            deviations.append(GradientDeviation(name, deviation, resolution))
+    return GradientDeviations(tuple(deviations))
 
 
 def _along(

@@ -140,12 +140,10 @@ class ProbeModel:
         values = dict(self._weights)
         for (name, type_), offset in zip(self._inputs.items(), binding.inputs, strict=True):
             assert isinstance(type_, TensorType)
-            values[name] = _input(type_, offset, region)
+            size = type_.size_bytes
+            if offset is None or offset + size > len(region):
+                values[name] = torch.full(type_.shape, 0.5)
+            else:
+                own = region[offset : offset + size].view(np.float32)
+                values[name] = torch.from_numpy(own).view(type_.shape)
         return CallSequence(self._calls, values)
-
-
-def _input(type_: TensorType, offset: int | None, region: np.ndarray) -> torch.Tensor:
-    size = type_.size_bytes
-    if offset is None or offset + size > len(region):
-        return torch.full(type_.shape, 0.5)
-    return torch.from_numpy(region[offset : offset + size].view(np.float32)).view(type_.shape)

@@ -213,7 +213,6 @@ def array(tensor: torch.Tensor) -> np.ndarray:
 
 
 def _results(program: Program, result: Any) -> Sequence[torch.Tensor]:
-    """Return the result of a step, gradients, and the tensors that live between steps."""
     gradients = [p.grad for p in program.module.parameters() if p.grad is not None]
     return [*tensor_leaves(result), *gradients, *_living(program)]
 

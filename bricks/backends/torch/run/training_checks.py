@@ -50,7 +50,13 @@ def trajectories(program: Program, steps: int) -> OptimizerTrajectories:
         if options in seen:
             continue
         seen.append(options)
-        scale = scale_for(_learning_rate(optimizer, options))
+        rate = options.get("lr")
+        if not isinstance(rate, int | float):
+            raise BackendError(
+                f"its optimizer {type(optimizer).__name__} has no learning rate to scale functions"
+                " for: let each of its groups have the option lr, a number"
+            )
+        scale = scale_for(float(rate))
         for objective in OBJECTIVES:
             with users_errors(program.entry):
                 points = _points(optimizer, group, objective, scale, steps)
@@ -58,17 +64,6 @@ def trajectories(program: Program, steps: int) -> OptimizerTrajectories:
     kind = type(optimizer)
     bases = [c.__name__ for c in kind.__mro__ if f"{c.__module__}.".startswith("torch.optim.")]
     return OptimizerTrajectories(kind.__name__, tuple(bases), tuple(paths))
-
-
-def _learning_rate(optimizer: torch.optim.Optimizer, options: Facts) -> float:
-    """Return the option ``lr``, for which the functions are scaled."""
-    rate = options.get("lr")
-    if not isinstance(rate, int | float):
-        raise BackendError(
-            f"its optimizer {type(optimizer).__name__} has no learning rate to scale functions for:"
-            " let each of its groups have the option lr, a number"
-        )
-    return float(rate)
 
 
 def _points(
@@ -163,7 +158,6 @@ def _item_digests(data: Any) -> list[bytes]:
 
 
 def _row_digests(entry: str, batch: Any) -> list[bytes] | None:
-    """Return a digest of each row over all tensors of a batch; None unless lengths are equal."""
     tensors = list(batch) if isinstance(batch, tuple | list) else [batch]
     if not tensors or not all(isinstance(tensor, torch.Tensor) for tensor in tensors):
         raise BackendError(f"{entry}: its data yield no tuples of tensors")

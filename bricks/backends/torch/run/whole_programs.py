@@ -214,6 +214,5 @@ class ProfiledSteps:
 
 
 def _title(node: onnx.NodeProto) -> str:
-    """Return the name of a call's operator in the profiler."""
     call = call_of(node)
     return f"{call.namespace}::{call.operator.partition('.')[0]}"

@@ -69,7 +69,6 @@ def _sample(event: TraceEvent, kernels: Sequence[Any]) -> Sample:
 
 
 def _outermost(events: Iterable[TraceEvent]) -> list[TraceEvent]:
-    """The calls that a recorder would see, in order of their begin."""
     by_thread: dict[Thread, list[TraceEvent]] = defaultdict(list)
     for event in events:
         by_thread[event.thread].append(event)
@@ -92,7 +91,6 @@ def _has_kernel(event: TraceEvent) -> bool:
 
 
 def _fits(signature: Signature, types: Sequence[str]) -> bool:
-    """Whether arguments of these ``types`` can be those of an overload."""
     pairs = zip(signature.parameters, types, strict=False)
     return len(types) == len(signature.parameters) and all(
         type_ == _NOTHING or _accepts(parameter, type_) for parameter, type_ in pairs
@@ -119,7 +117,6 @@ def _tuples(value: Any) -> Any:
 
 
 def _step_finder(steps: Sequence[TraceEvent]) -> Callable[[TraceEvent], int | None]:
-    """A function that returns the number of the step in which an event begins."""
     begins = [event.begin_us for event in steps]
     numbers = [int(event.name.removeprefix(STEP)) for event in steps]
 
@@ -154,7 +151,8 @@ def launched(file: TraceFile, calls: Sequence[TraceEvent]) -> Launched:
     kernels: dict[int, list[Kernel]] = defaultdict(list)
     for event, owner in zip(events, owners, strict=True):
         if owner is not None:
-            kernels[owner].append(_kernel(event))
+            taken_s = (event.end_us - event.begin_us) * 1e-6
+            kernels[owner].append(Kernel(printable(event.name), taken_s))
     traced = {event.args.get(_NUMBER) for event in events}
     lost = (of for number, of in launches.items() if _LAUNCH in of.name and number not in traced)
     unfinished = frozenset(o for o in map(by_thread.around, lost) if o is not None)
@@ -168,10 +166,6 @@ def device_of(file: TraceFile) -> TracedDevice | None:
         return None
     number, _ = numbers.most_common(1)[0]
     return file.devices.get(number)
-
-
-def _kernel(event: TraceEvent) -> Kernel:
-    return Kernel(printable(event.name), (event.end_us - event.begin_us) * 1e-6)
 
 
 class _ByThread:
