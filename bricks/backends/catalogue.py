@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 GROUP = "bricks.backends"
 
+_SIGN = "=="
+_VERSION = re.compile(r"\d[\w.+!-]*")
+
 
 def built_in() -> tuple[str, ...]:
     """Return the names of this package's own runtimes, in the order of lists."""
@@ -195,10 +198,6 @@ def _own(point: EntryPoint) -> bool:
 
 def _package(point: EntryPoint) -> str:
     return "a package" if point.dist is None else f"{point.dist.name} {point.dist.version}"
-
-
-_SIGN = "=="
-_VERSION = re.compile(r"\d[\w.+!-]*")
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,12 @@ KERNEL, EVICTION_READ = "k1-{}", "eviction read"
 
 _ROW_ELEMENTS = ROW_BYTES // 4
 
+# The range of synthetic inputs (see ``graph.synthesis``).
+_LIMIT = 1.0
+
+# Each set is a session; further ones would take longer to load than they are worth.
+_MOST_MODELS = 16
+
 
 def reference_kernels() -> dict[str, onnx.ModelProto]:
     """The model of each reference kernel, by its name, in the order in which they are timed.
@@ -169,9 +175,6 @@ _MAGNITUDE_SENSITIVE = frozenset(
     )
 )
 
-# The range of synthetic inputs (see ``graph.synthesis``).
-_LIMIT = 1.0
-
 
 @dataclass(frozen=True, slots=True)
 class InputClamp:
@@ -193,10 +196,6 @@ def clamps(proto: onnx.ModelProto) -> dict[int, InputClamp]:
     if not any(node.op_type in _MAGNITUDE_SENSITIVE for node in all_nodes(proto.graph)):
         return {}
     return {position: InputClamp(elements) for position, _, elements in float32_inputs(proto)}
-
-
-# Each set is a session; further ones would take longer to load than they are worth.
-_MOST_MODELS = 16
 
 
 @dataclass(frozen=True, slots=True)

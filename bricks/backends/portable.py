@@ -26,6 +26,13 @@ if TYPE_CHECKING:
     from bricks.backends.heating import StateReader
     from bricks.system.accelerator import Accelerator
 
+# Passes before the timed ones, unless they take so long.
+_WARM_UPS, _ENOUGH_S = 10, 0.03
+# Samples of a round.
+_PASSES = 2
+# Runs of the reference workload, the first of them to wake threads.
+_REFERENCE_WARM_UPS, _REFERENCE_RUNS = 2, 5
+
 
 @dataclass(frozen=True, slots=True)
 class SampledRound:
@@ -111,14 +118,6 @@ class PortableRuntime(ABC):
     def probes(self) -> Iterator[SampledRound]:
         """A round of each probe of the cost of calls; by default there are none."""
         return iter(())
-
-
-# Passes before the timed ones, unless they take so long.
-_WARM_UPS, _ENOUGH_S = 10, 0.03
-# Samples of a round.
-_PASSES = 2
-# Runs of the reference workload, the first of them to wake threads.
-_REFERENCE_WARM_UPS, _REFERENCE_RUNS = 2, 5
 
 
 class PortableStep(ABC):

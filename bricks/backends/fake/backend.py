@@ -70,6 +70,16 @@ DAMAGE = "damage"
 
 _REFERENCES = frozenset(map(KERNEL.format, KERNELS))
 
+# The latency of a read.
+READ_S = 2e-6
+
+LATENCY_S, BYTES_PER_S, UNIT_S, SLOWDOWN = 50e-6, 1e9, 4e-4, 2.0
+
+# Messages that follow each other, for each rank but one; each holds a rank's part of the tensor.
+_FACTORS = {"all_reduce": 2.0, "broadcast": 1.0, "all_gather": 1.0, "reduce_scatter": 1.0}
+# The relative deviations of samples, over and over.
+PATTERN = (0.0, 0.002, -0.002, 0.004, -0.004)
+
 
 class FakeBackend(Backend, Profiler, StandaloneLoader, SizeLoader, Communicator, Instrumented):
     """The backend called ``fake``."""
@@ -360,10 +370,6 @@ def _fault(graph: Graph) -> str | None:
     )
 
 
-# The latency of a read.
-READ_S = 2e-6
-
-
 class FakeInstruments(Instruments):
     """Instruments with fixed latencies; ``bound`` makes a model of a latency in seconds."""
 
@@ -373,14 +379,6 @@ class FakeInstruments(Instruments):
     def eviction_read(self, memory: np.ndarray) -> BoundModel:
         """A model that reads nothing."""
         return self._bound(READ_S)
-
-
-LATENCY_S, BYTES_PER_S, UNIT_S, SLOWDOWN = 50e-6, 1e9, 4e-4, 2.0
-
-# Messages that follow each other, for each rank but one; each holds a rank's part of the tensor.
-_FACTORS = {"all_reduce": 2.0, "broadcast": 1.0, "all_gather": 1.0, "reduce_scatter": 1.0}
-# The relative deviations of samples, over and over.
-PATTERN = (0.0, 0.002, -0.002, 0.004, -0.004)
 
 
 class FakeCollectives:

@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 # function takes several times as long as on numbers around 0.1.
 _BRANCHING = frozenset(("Erf", "Tanh"))
 
+# The flags of Gluon's hybridize(static_alloc=True, static_shape=True).
+_STATIC = [("static_alloc", "True"), ("static_shape", "True")]
+
 
 class MxnetBackend(TensorRuntime):
     """MXNet's CPU context, with its fusions if ``fuse`` is true.
@@ -185,10 +188,6 @@ def _clip_bounds(graph: Graph, proto: onnx.ModelProto) -> dict[str, np.ndarray]:
     return bounds
 
 
-# The flags of Gluon's hybridize(static_alloc=True, static_shape=True).
-_STATIC = [("static_alloc", "True"), ("static_shape", "True")]
-
-
 def to_array(values: np.ndarray) -> Any:
     """An MXNet array that shares the memory of ``values``; MXNet has no scalars."""
     shaped = values.reshape(values.shape or (1,))
@@ -294,11 +293,8 @@ class BoundGraph(RotatingInputs):
         count = ctypes.c_int(len(self._results))
         results = ctypes.cast(self._result_handles, ctypes.POINTER(NDArrayHandle))
         kinds = ctypes.POINTER(ctypes.c_int)()
-        invoke, operator, clock = (
-            _LIB.MXInvokeCachedOpEx,
-            self._operator.handle,
-            time.perf_counter_ns,
-        )
+        invoke, operator = _LIB.MXInvokeCachedOpEx, self._operator.handle
+        clock = time.perf_counter_ns
         arguments, number = self._handles, ctypes.c_int(len(self._arguments))
         by_count, by_results, by_kinds = map(ctypes.byref, (count, results, kinds))
         start = clock()

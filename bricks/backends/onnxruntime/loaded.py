@@ -48,6 +48,16 @@ if TYPE_CHECKING:
 # The runtime's message about an output that is bound to memory of another shape.
 _MISINFERRED = "but the computed output shape"
 
+_NODE, _RUN, _SUFFIX = "Node", "model_run", "_kernel_time"
+
+# Nodes that the runtime adds where layouts change; their numbered names differ in each session.
+_ADDED = frozenset(("ReorderInput", "ReorderOutput"))
+
+_MODEL, _WEIGHTS = "model.onnx", "model.onnx.data"
+
+# As onnx.save_model does: smaller weights stay in the model's file, others begin with a page.
+_MIN_BYTES, _PAGE_BYTES = 1024, 4096
+
 
 class LoadedSession:
     """A session that can be bound several times; it keeps the memory of its weights alive."""
@@ -139,12 +149,6 @@ class BoundSession(RotatingInputs):
                 raise
 
 
-_NODE, _RUN, _SUFFIX = "Node", "model_run", "_kernel_time"
-
-# Nodes that the runtime adds where layouts change; their numbered names differ in each session.
-_ADDED = frozenset(("ReorderInput", "ReorderOutput"))
-
-
 def profiling(options: ort.SessionOptions, folder: str) -> ort.SessionOptions:
     """``options`` for a session that writes its profile into ``folder``."""
     options.enable_profiling = True
@@ -233,12 +237,6 @@ def _inner(nodes: Sequence[Mapping[str, Any]]) -> list[bool]:
             outer_us[thread] = entry["ts"]
         are_inner.append(inner)
     return are_inner[::-1]
-
-
-_MODEL, _WEIGHTS = "model.onnx", "model.onnx.data"
-
-# As onnx.save_model does: smaller weights stay in the model's file, others begin with a page.
-_MIN_BYTES, _PAGE_BYTES = 1024, 4096
 
 
 def write_standalone(

@@ -41,6 +41,13 @@ _LINE_BYTES = 64
 # The least magnitude of random numbers.
 _LEAST = np.float32(2.0**-6)
 
+_NUMPY: Mapping[str, str] = {
+    "tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16",
+    "tensor(int8)": "int8", "tensor(int16)": "int16", "tensor(int32)": "int32",
+    "tensor(int64)": "int64", "tensor(uint8)": "uint8", "tensor(uint16)": "uint16",
+    "tensor(uint32)": "uint32", "tensor(uint64)": "uint64", "tensor(bool)": "bool",
+}  # fmt: skip
+
 
 class OnnxRuntimeRuntime(PortableRuntime):
     """ONNX Runtime with sessions on one pool of threads, as bricks are measured elsewhere."""
@@ -202,14 +209,6 @@ class SessionWalk(PortableWalk):
         """Read memory in place of the weights that a pass leaves out."""
         if self._evicted.size:
             self._evicted.max()
-
-
-_NUMPY: Mapping[str, str] = {
-    "tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16",
-    "tensor(int8)": "int8", "tensor(int16)": "int16", "tensor(int32)": "int32",
-    "tensor(int64)": "int64", "tensor(uint8)": "uint8", "tensor(uint16)": "uint16",
-    "tensor(uint32)": "uint32", "tensor(uint64)": "uint64", "tensor(bool)": "bool",
-}  # fmt: skip
 
 
 def _array(key: str, data: Sequence[Any]) -> np.ndarray:

@@ -41,6 +41,8 @@ _LEVELS = {
     NONE: ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
 }
 
+_PARTITION = "session.node_partition_config_file"
+
 
 def default_options(level: str) -> ort.SessionOptions:
     """Options as users have them: an arena of its own, which also holds weights.
@@ -151,9 +153,6 @@ def static_type(value: ort.NodeArg) -> TensorType | None:
     if not all(isinstance(d, int) for d in value.shape):
         return None
     return TensorType(dtype, tuple(value.shape))
-
-
-_PARTITION = "session.node_partition_config_file"
 
 
 def create_parallel_session(

@@ -54,6 +54,11 @@ _EXPONENTIAL, _SCALE = "QLinearSoftmax", 2.0**-6
 # By name of an input: a function that makes its value, and its type.
 Inputs = Mapping[str, tuple[InputMaker, ValueType]]
 
+WEIGHTS, INTEGERS = "weights", "integers"
+
+# Bytes of ordinary numbers at the beginning, and the alignment of arrays.
+_ORDINARY_BYTES, _ALIGNMENT = 1 << 20, 4096
+
 
 class SyntheticData:
     """Draws weights and inputs from ``pool``; several threads may use it at once."""
@@ -124,12 +129,6 @@ def _drawn(sketch: Sketch, values: np.ndarray, dtype: str, seed: int) -> np.ndar
         share = min(1.0, sketch.denormals / left) if left else 0.0
         values = with_denormals(values, dtype, share, seed)
     return with_zeros(values, sketch, seed) if sketch.zeros else values
-
-
-WEIGHTS, INTEGERS = "weights", "integers"
-
-# Bytes of ordinary numbers at the beginning, and the alignment of arrays.
-_ORDINARY_BYTES, _ALIGNMENT = 1 << 20, 4096
 
 
 class SurrogateWeights:

@@ -44,6 +44,11 @@ from bricks.graph.view import graph_of
 if TYPE_CHECKING:
     import onnx
 
+_RUNS, _WARM_UP = 200, 10
+# Widths of the products in a row: kernels of many latencies, so that rounding down to whole
+# microseconds takes as much as usual, and of weights that exceed the innermost caches.
+_WIDTHS = tuple(32 + 16 * (7 * i % 32) for i in range(33))
+
 
 class OpenvinoBackend(OpenvinoModels, FusedRunner, SizeLoader):
     """OpenVINO's CPU plugin with a fixed number of threads, computing in ``precision``."""
@@ -99,12 +104,6 @@ class OpenvinoBackend(OpenvinoModels, FusedRunner, SizeLoader):
     @cached_property
     def _overhead(self) -> CallOverhead:
         return measured(self.compiler)
-
-
-_RUNS, _WARM_UP = 200, 10
-# Widths of the products in a row: kernels of many latencies, so that rounding down to whole
-# microseconds takes as much as usual, and of weights that exceed the innermost caches.
-_WIDTHS = tuple(32 + 16 * (7 * i % 32) for i in range(33))
 
 
 def measured(compiler: Compiler) -> CallOverhead:

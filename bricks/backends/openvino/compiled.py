@@ -52,6 +52,9 @@ _OPERATOR = re.compile(r"(\S+)-(\d+)")
 # An operator of its own, which it makes of a sequence that leaves a model.
 _SEQUENCE = "util::SequenceMark"
 
+# Element types that numpy lacks.
+_FOREIGN = {"BFLOAT16": ov.Type.bf16, "FLOAT8E4M3FN": ov.Type.f8e4m3, "FLOAT8E5M2": ov.Type.f8e5m2}
+
 
 class Compiler:
     """Compiles models for the processor, all with one stream and threads that are not pinned.
@@ -123,10 +126,6 @@ def _reason(text: str) -> str:
 
 def _of_opset(operator: re.Match[str]) -> str:
     return f"{operator[1]} (opset {operator[2]})"
-
-
-# Element types that numpy lacks.
-_FOREIGN = {"BFLOAT16": ov.Type.bf16, "FLOAT8E4M3FN": ov.Type.f8e4m3, "FLOAT8E5M2": ov.Type.f8e5m2}
 
 
 def to_tensor(values: np.ndarray, dtype: str, shape: Sequence[int]) -> ov.Tensor:

@@ -41,6 +41,23 @@ _NUMBERS = {getattr(onnx.TensorProto, name) for name in _CONVERTED}
 # Attributes that name an element type.
 _TYPE_ATTRIBUTES = frozenset(("to", "dtype"))
 
+_DEQUANTIZING, _ZERO_POINT = "DequantizeLinear", 2
+_FLOAT = onnx.TensorProto.FLOAT
+# The lowest and highest integer of the types in which OpenVINO computes.
+_RANGES = {onnx.TensorProto.UINT8: (0, 255), onnx.TensorProto.INT8: (-128, 127)}
+# OpenVINO's name of float32.
+_FLOAT32 = "f32"
+# Operators that commute with dequantisation; MaxPool takes integers from this opset on.
+_MOVING = frozenset(("Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze"))
+_POOLING, _POOLS_INTEGERS = "MaxPool", 12
+# The domain of OpenVINO's operators in ONNX files.
+_OPENVINO = "org.openvinotoolkit"
+
+# OpenVINO's name of the precision.
+BFLOAT16 = "bf16"
+
+_FLOAT_NAME = "FLOAT"
+
 
 def in_float32(graph: Graph) -> Graph:
     """``graph`` with all other floating-point values in float32, but for its inputs and outputs.
@@ -106,19 +123,6 @@ def _tensor(tensor: onnx.TensorProto) -> onnx.TensorProto:
         copy.data_type = onnx.TensorProto.FLOAT
         return copy
     return numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float32), tensor.name)
-
-
-_DEQUANTIZING, _ZERO_POINT = "DequantizeLinear", 2
-_FLOAT = onnx.TensorProto.FLOAT
-# The lowest and highest integer of the types in which OpenVINO computes.
-_RANGES = {onnx.TensorProto.UINT8: (0, 255), onnx.TensorProto.INT8: (-128, 127)}
-# OpenVINO's name of float32.
-_FLOAT32 = "f32"
-# Operators that commute with dequantisation; MaxPool takes integers from this opset on.
-_MOVING = frozenset(("Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze"))
-_POOLING, _POOLS_INTEGERS = "MaxPool", 12
-# The domain of OpenVINO's operators in ONNX files.
-_OPENVINO = "org.openvinotoolkit"
 
 
 def has_dequantised_activations(graph: Graph) -> bool:
@@ -254,12 +258,6 @@ def _has_one_scale(graph: Graph, node: onnx.NodeProto) -> bool:
 
 def _dequantize(integers: str, node: onnx.NodeProto, made: str) -> onnx.NodeProto:
     return renamed(node, {node.input[0]: integers, node.output[0]: made})
-
-
-# OpenVINO's name of the precision.
-BFLOAT16 = "bf16"
-
-_FLOAT_NAME = "FLOAT"
 
 
 def with_bfloat16_casts(

@@ -49,6 +49,19 @@ _NAMED: Mapping[str, Callable[[Any], Any]] = {
     "undefined": lambda _: None,
 }
 
+_PLAIN = {
+    torch.dtype: "dtype",
+    torch.device: "device",
+    torch.layout: "layout",
+    torch.memory_format: "format",
+}
+
+# The namespace of kernels that PyTorch's compiler makes.
+KERNEL = "kernel"
+
+# More calls than recomputed layers make; a program of another host could name any number.
+_MOST_RECOMPUTED = 1 << 16
+
 
 def operator_called(namespace: str, operator: str) -> Any:
     """Return the operator called ``operator`` (``add.Tensor``) in ``namespace`` (``aten``).
@@ -115,14 +128,6 @@ def tensors_in(result: Any) -> Iterator[torch.Tensor | None]:
         for each in result:
             if each is None or isinstance(each, torch.Tensor | list | tuple):
                 yield from tensors_in(each)
-
-
-_PLAIN = {
-    torch.dtype: "dtype",
-    torch.device: "device",
-    torch.layout: "layout",
-    torch.memory_format: "format",
-}
 
 
 class Values(Protocol):
@@ -249,13 +254,6 @@ def storage_key(tensor: torch.Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
 
 
-# The namespace of kernels that PyTorch's compiler makes.
-KERNEL = "kernel"
-
-# More calls than recomputed layers make; a program of another host could name any number.
-_MOST_RECOMPUTED = 1 << 16
-
-
 class ReplayedCall:
     """A recorded call with the names of its inputs and outputs, ready to be made on tensors.
 
@@ -321,13 +319,10 @@ class _PackedProduct:
     def __call__(self, x: Any, parts: list[Any], *others: Any) -> Any:
         """Run the product with weights that were unpacked to ``parts``: see ``call_arguments``."""
         if not (self._parts and all(map(is_, parts, self._parts))):
-            self._parts, self._packed = parts, _packed(*parts)
+            weight, bias, scale, zero = self._parts = parts
+            if isinstance(scale, float):
+                quantised = torch._make_per_tensor_quantized_tensor(weight, scale, zero)
+            else:
+                quantised = torch._make_per_channel_quantized_tensor(weight, scale, zero, 0)
+            self._packed = torch.ops.quantized.linear_prepack(quantised, bias)
         return self._operator(x, self._packed, *others)
-
-
-def _packed(weight: Any, bias: Any, scale: Any, zero: Any) -> Any:
-    if isinstance(scale, float):
-        quantised = torch._make_per_tensor_quantized_tensor(weight, scale, zero)
-    else:
-        quantised = torch._make_per_channel_quantized_tensor(weight, scale, zero, 0)
-    return torch.ops.quantized.linear_prepack(quantised, bias)

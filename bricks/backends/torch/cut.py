@@ -31,6 +31,9 @@ Shapes = Sequence[tuple[int, ...]]
 # them, by argument.
 Bounds = Callable[[list[Any]], Mapping[int, Any]]
 
+# Kernels that PyTorch's compiler made for one host.
+_KERNEL = "kernel"
+
 
 def _dim(shape: Sequence[int], dim: int) -> int:
     return shape[dim] if shape else 1
@@ -206,10 +209,6 @@ def _tensor(type_: ValueType, name: str) -> TensorType:
     if not isinstance(type_, TensorType):
         raise BackendError(f"PyTorch replays tensors alone: {name!r} is {type_}")
     return type_
-
-
-# Kernels that PyTorch's compiler made for one host.
-_KERNEL = "kernel"
 
 
 def piece_of(proto: onnx.ModelProto) -> dict[str, Any]:

@@ -108,7 +108,12 @@ class _WrittenStep:
         # A slice of tables is enough for a prompt.
         places = tape.given(_PLACES, self.tokens) if self.past or not of.rotary else None
         rotations = self._rotations(places)
-        state, kept = self._embedded(ids, places), list[str]()
+        table = tape.weight("embedding", of.vocabulary, of.hidden)
+        state, kept = self.cards.looked_up(table, ids), list[str]()
+        if not of.rotary:
+            learned = tape.weight("places", of.positions, of.hidden)
+            added = tape.call("embedding", [learned, places], (self.tokens, of.hidden))
+            state = tape.each("add.Tensor", state, added)
         for layer in range(of.layers):
             normal = self._norm(state, f"{layer}.norm1")
             mixed = self._attention(normal, layer, places, rotations, kept)
@@ -119,16 +124,6 @@ class _WrittenStep:
             inner = self._feed_forward(self._norm(state, f"{layer}.norm2"), layer)
             state = tape.each("add.Tensor", state, self._after(inner, f"{layer}.inner_norm"))
         return [*kept, self._logits(state).value]
-
-    def _embedded(self, ids: Operand, places: Operand | None) -> Operand:
-        of, tape = self.of, self.tape
-        table = tape.weight("embedding", of.vocabulary, of.hidden)
-        state = self.cards.looked_up(table, ids)
-        if of.rotary:
-            return state
-        learned = tape.weight("places", of.positions, of.hidden)
-        added = tape.call("embedding", [learned, places], (self.tokens, of.hidden))
-        return tape.each("add.Tensor", state, added)
 
     def _rotations(self, places: Operand | None) -> list[Operand]:
         of, tape = self.of, self.tape

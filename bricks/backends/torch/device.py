@@ -42,6 +42,11 @@ _PAGE_BYTES = 4096
 # Runs a step of a walk.
 StepRun = Callable[[], object]
 
+# Cycles of a kernel that does nothing.
+_BUSY_CYCLES = 4_000_000
+
+_WARM_UP, _QUEUED, _IDLE, _TIMED = 10, 200, 50, 50
+
 
 class Device:
     """A device that PyTorch calls ``kind``; this class is the processor."""
@@ -121,10 +126,6 @@ def copied(
         view = tensor.storage_offset(), tensor.shape, tensor.stride()
         copies[name] = torch.empty(0, dtype=tensor.dtype, device=kind).set_(storages[key], *view)
     return copies
-
-
-# Cycles of a kernel that does nothing.
-_BUSY_CYCLES = 4_000_000
 
 
 class CudaDevice(Device):
@@ -251,9 +252,6 @@ class CudaDevice(Device):
             seen.export_chrome_trace(str(path))
             events: Sequence[Mapping[str, Any]] = json.loads(path.read_bytes())["traceEvents"]
         return events
-
-
-_WARM_UP, _QUEUED, _IDLE, _TIMED = 10, 200, 50, 50
 
 
 def launch_seconds(device: CudaDevice) -> Mapping[str, Sequence[float]]:

@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 # The domain of calls of a library for processors.
 _OF_PROCESSORS = DOMAIN + "mkldnn"
 
+# Kernels of one trace; fewer tell nothing of the gap between them.
+_ENOUGH = 20
+
+# A sample is positive, even where the trace's clock shows no time.
+_LEAST_S = 1e-9
+
 
 class TorchGpuBackend(TorchBackend, KernelTimer):
     """PyTorch with its tensors on ``device``; ``threads`` are those of calls on the host."""
@@ -73,13 +79,6 @@ class TorchGpuBackend(TorchBackend, KernelTimer):
     def kernels(self, runs: Sequence[Callable[[], Sample]]) -> list[tuple[Kernel, ...]]:
         """Make all runs under the profiler; return the kernels of each."""
         return self._gpu.kernels(runs)
-
-
-# Kernels of one trace; fewer tell nothing of the gap between them.
-_ENOUGH = 20
-
-# A sample is positive, even where the trace's clock shows no time.
-_LEAST_S = 1e-9
 
 
 class LaunchProbes:

@@ -46,6 +46,12 @@ from bricks.units.sample import Sample
 # Runs of a chain of trivial calls, and samples of each probe.
 _CHAINS, _SAMPLES = 5, 2
 
+_STEP_WARM_UPS, _STEP_SAMPLES = 2, 5
+
+_WARM_UPS = 2
+# Calls of these namespaces compute nothing.
+_IDLE = frozenset({"profiler"})
+
 
 class TorchRuntime(PortableRuntime):
     """PyTorch on ``device``, ``cpu`` or ``cuda``; empty: a GPU if there is one."""
@@ -145,9 +151,6 @@ class TorchRuntime(PortableRuntime):
         return [Sample(probes.sample(phase, part, kind)) for _ in range(_SAMPLES)]
 
 
-_STEP_WARM_UPS, _STEP_SAMPLES = 2, 5
-
-
 class RealSteps:
     """The program of an ``entry`` with its ``options``, as ``code`` says, on ``device``."""
 
@@ -186,11 +189,6 @@ class RealSteps:
         with self._device.sampled():
             self._program.step()
             self._device.synchronise()
-
-
-_WARM_UPS = 2
-# Calls of these namespaces compute nothing.
-_IDLE = frozenset({"profiler"})
 
 
 class ObservedCall:

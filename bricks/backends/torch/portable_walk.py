@@ -38,6 +38,12 @@ if TYPE_CHECKING:
 
 Tensors = dict[int, torch.Tensor]  # that calls pass to each other, by handle
 
+# Runs in each further state.
+_RUNS = 2
+# Steps between two waits for a GPU, whose queue of launches would fill up otherwise.
+_PACE = 48
+_ROW_BYTES = 4096
+
 
 class CallPiece:
     """The calls of the brick ``key``, with tensors of their own on ``device``."""
@@ -150,13 +156,6 @@ def _in_turn(
 def _handles(names: Sequence[str], handles: Sequence[int | None]) -> list[tuple[str, int]]:
     pairs = zip(names, handles, strict=False)
     return [(name, handle) for name, handle in pairs if handle is not None]
-
-
-# Runs in each further state.
-_RUNS = 2
-# Steps between two waits for a GPU, whose queue of launches would fill up otherwise.
-_PACE = 48
-_ROW_BYTES = 4096
 
 
 class TorchWalked(PortableWalk):

@@ -30,7 +30,6 @@ from bricks.backends.torch.calls import (
 from bricks.backends.torch.entry import Program, users_errors
 from bricks.backends.torch.recomputation import RECOMPUTATION, recomputation_watched
 from bricks.backends.torch.recorded_values import (
-    GeneratorState,
     GeneratorStates,
     RecordedValues,
     SketchedValues,
@@ -46,6 +45,9 @@ from bricks.system.accelerator import CPU, CUDA, DEVICES
 
 # Calls of these namespaces compute nothing.
 _IDLE = frozenset({"profiler"})
+
+# Steps before the recorded one: the first makes the optimiser's state.
+WARM_UP = 2
 
 
 class CallRecorder(TorchDispatchMode):
@@ -143,8 +145,16 @@ class CallRecorder(TorchDispatchMode):
         self._note_freed()
         refuse_foreign(func)
         state = self._generator.changed()
-        if state is not None:
-            self._restore(state)
+        if state is not None:  # the step has put the generator into another state
+            if not state.name:
+                tensor = torch.get_rng_state()
+                if state.external:
+                    state.name = self.value(tensor, SET_STATE)
+                else:
+                    state.name = self._values.unique_name(f"state_{len(self.nodes)}")
+                    self._values.declare(state.name, tensor)
+            self._append(Call(GENERATOR, SET_STATE, ([{"t": 0}], {})), [state.name], [])
+            state.restored = len(self.nodes) - 1
         call = ArgumentWriter(self, func._schema.arguments, str(func), indifferent(func))
         arguments = call.positional(args), call.named(kwargs)
         operator = f"{func._opname}.{func._overloadname}".removesuffix(".default")
@@ -155,17 +165,6 @@ class CallRecorder(TorchDispatchMode):
         self._note(func.namespace, operator, call, arguments, result)
         self._generator.note_drawn(len(self.nodes) - 1)
         return result
-
-    def _restore(self, state: GeneratorState) -> None:
-        if not state.name:
-            tensor = torch.get_rng_state()
-            if state.external:
-                state.name = self.value(tensor, SET_STATE)
-            else:
-                state.name = self._values.unique_name(f"state_{len(self.nodes)}")
-                self._values.declare(state.name, tensor)
-        self._append(Call(GENERATOR, SET_STATE, ([{"t": 0}], {})), [state.name], [])
-        state.restored = len(self.nodes) - 1
 
     def kernel(self, key: str, types: Sequence[str], arguments: Sequence[Any]) -> None:
         """Record a call of a compiled kernel, which writes to arguments that are not ``const``."""
@@ -304,10 +303,6 @@ def _position(storages: Sequence[int], tensor: torch.Tensor | None) -> int:
     return storages.index(key) if key in storages else -1
 
 
-# Steps before the recorded one: the first makes the optimiser's state.
-WARM_UP = 2
-
-
 def record(program: Program, seed: int) -> CallRecorder:
     """Record the calls of one step, after a few warm-up steps.
 
@@ -319,7 +314,17 @@ def record(program: Program, seed: int) -> CallRecorder:
         for _ in range(WARM_UP):
             program.step()
         first, again = _recorded(program), _recorded(program)
-    _refuse_change(program.entry, first, again)
+    for number, (a, b) in enumerate(zip(first.nodes, again.nodes, strict=False)):
+        if _signature(a) != _signature(b):
+            raise BackendError(
+                f"{program.entry} keeps state between steps: call {number} was {a.op_type} and is"
+                f" {b.op_type} in the next step, or its arguments differ: make every step the same"
+            )
+    if len(first.nodes) != len(again.nodes):
+        raise BackendError(
+            f"{program.entry} keeps state between steps: one makes {len(first.nodes)} calls and the"
+            f" next {len(again.nodes)}: make every step the same"
+        )
     return again
 
 
@@ -330,20 +335,6 @@ def _recorded(program: Program) -> CallRecorder:
         recorder.finish(program.module)
     del result
     return recorder
-
-
-def _refuse_change(entry: str, first: CallRecorder, again: CallRecorder) -> None:
-    for number, (a, b) in enumerate(zip(first.nodes, again.nodes, strict=False)):
-        if _signature(a) != _signature(b):
-            raise BackendError(
-                f"{entry} keeps state between steps: call {number} was {a.op_type} and is"
-                f" {b.op_type} in the next step, or its arguments differ: make every step the same"
-            )
-    if len(first.nodes) != len(again.nodes):
-        raise BackendError(
-            f"{entry} keeps state between steps: one makes {len(first.nodes)} calls and the next"
-            f" {len(again.nodes)}: make every step the same"
-        )
 
 
 def _signature(node: onnx.NodeProto) -> tuple[Any, ...]:

@@ -47,16 +47,15 @@ if TYPE_CHECKING:
 # The names of element types in ONNX.
 ONNX_DTYPES = {getattr(torch, name): dtype for dtype, name in TORCH_DTYPES.items()}
 
+# Results smaller than this stay in the caches.
+_LARGE_BYTES = 1 << 16
+
 
 def synthetic(type_: TensorType, bound: int | None) -> np.ndarray:
     """Return an array of the values that :func:`fill` writes to a tensor of a type."""
     made = torch.empty(type_.shape, dtype=getattr(torch, TORCH_DTYPES[type_.dtype]))
     fill(made, torch.Generator().manual_seed(0), bound)
     return numbers_of(made)
-
-
-# Results smaller than this stay in the caches.
-_LARGE_BYTES = 1 << 16
 
 
 @dataclass(slots=True)
@@ -189,7 +188,12 @@ class RecordedValues:
             if name in known:
                 continue
             if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
-                weights.append(_weight(self.types[name]))
+                type_ = self.types[name].type.tensor_type
+                weight = TensorProto(name=name, data_type=type_.elem_type)
+                weight.dims.extend(d.dim_value for d in type_.shape.dim)
+                weight.data_location = TensorProto.EXTERNAL
+                weight.external_data.add(key="location", value="weights")
+                weights.append(weight)
             else:
                 integers.append(name)
         return weights, integers
@@ -211,15 +215,6 @@ class RecordedValues:
 
 def _view(tensor: torch.Tensor) -> tuple[Any, ...]:
     return tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype
-
-
-def _weight(info: onnx.ValueInfoProto) -> TensorProto:
-    tensor = info.type.tensor_type
-    weight = TensorProto(name=info.name, data_type=tensor.elem_type)
-    weight.dims.extend(d.dim_value for d in tensor.shape.dim)
-    weight.data_location = TensorProto.EXTERNAL
-    weight.external_data.add(key="location", value="weights")
-    return weight
 
 
 def program_tensors(program: Program) -> dict[str, dict[str, torch.Tensor]]:

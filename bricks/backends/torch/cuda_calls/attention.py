@@ -150,7 +150,10 @@ def composed(listing: CallListing) -> Iterator[Composed]:
     backwards = {_softmax_of(calls, span): span for span in stretches(_BACKWARD, calls)}
     for forward in stretches(_FORWARD, calls):
         attention = _attention_math(listing, calls[forward.start : forward.stop])
-        backward = backwards.get(_kept_softmax(calls, forward))
+        softmax = next(at for at in forward if "softmax" in calls[at].operator)
+        following = calls[softmax + 1]  # the backward pass may read a detached value
+        kept = (following if following.operator == "detach" else calls[softmax]).outputs[0]
+        backward = backwards.get(kept)
         if backward is None and listing.training:
             continue
         found = _composed(calls, attention, forward, backward)
@@ -188,13 +191,6 @@ def _attention_math(listing: CallListing, span: list[IssuedCall]) -> Attention:
         0.0 if drawn is None else dropped_share(drawn),
         causal, own_scale, span[-1].outputs[0],
     )  # fmt: skip
-
-
-def _kept_softmax(calls: list[IssuedCall], forward: range) -> str:
-    """The value of the softmax as the backward pass reads it."""
-    softmax = next(at for at in forward if "softmax" in calls[at].operator)
-    following = calls[softmax + 1]
-    return (following if following.operator == "detach" else calls[softmax]).outputs[0]
 
 
 def _softmax_of(calls: list[IssuedCall], backward: range) -> str:

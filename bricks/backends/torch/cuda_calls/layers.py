@@ -37,6 +37,15 @@ _RMS_NORM_BACKWARD = (
 # What PyTorch adds to the mean square if the user says nothing, which its kernel gets as None.
 _USUAL_EPSILON = 2.0**-23
 
+# Samples up to which cuDNN is used, in training and in inference.
+_SAMPLES = {True: 880_801, False: 65_535}
+
+# The processor fills an empty tensor with zeros and ones, divides it by the share of ones, and
+# multiplies it with the input.
+_DRAWN = ("empty_like", "bernoulli_.float", "div_.Scalar", "mul.Tensor")
+
+_MAX = 2
+
 
 @dataclass(frozen=True, slots=True)
 class _Norm:
@@ -154,10 +163,6 @@ def _rms_norm_backward(calls: list[IssuedCall], half: bool) -> _Backward:
     return _Backward(calls[0].positional[0], root, weights, added.positional[0], summand, result)
 
 
-# Samples up to which cuDNN is used, in training and in inference.
-_SAMPLES = {True: 880_801, False: 65_535}
-
-
 def use_cudnn(listing: CallListing) -> int:
     """Replace batch norm by cuDNN's where PyTorch prefers it; return the number of calls."""
     reserves: dict[str, str] = {}
@@ -208,11 +213,6 @@ def _batch_norm_backward(call: IssuedCall, reserves: dict[str, str]) -> Sequence
     arguments: list[Any] = [read, gradient, weight, mean, variance, saved_mean, saved, epsilon]
     arguments.append(Operand(reserve, 0, (1,)))
     return [replace(call, operator="cudnn_batch_norm_backward", positional=arguments, freed=())]
-
-
-# The processor fills an empty tensor with zeros and ones, divides it by the share of ones, and
-# multiplies it with the input.
-_DRAWN = ("empty_like", "bernoulli_.float", "div_.Scalar", "mul.Tensor")
 
 
 def fuse_dropout(listing: CallListing) -> int:
@@ -275,9 +275,6 @@ def _dropout_backward(call: IssuedCall, shares: dict[str, float]) -> Sequence[Is
     scale = 1.0 / (1.0 - shares[mask.value])
     arguments = [gradient, mask, scale]
     return [replace(call, operator="native_dropout_backward", positional=arguments, freed=())]
-
-
-_MAX = 2
 
 
 def size_bags(listing: CallListing) -> int:

@@ -28,6 +28,9 @@ from bricks.graph.program import FREED, PHASE, Call, Port, call_of, contiguous, 
 from bricks.graph.types import TensorType
 from bricks.graph.view import graph_of
 
+# Results smaller than this stay in the caches of a core; the recorder marks calls with others.
+_LARGE_BYTES = 1 << 16
+
 
 @dataclass(frozen=True, slots=True)
 class Operand:
@@ -240,13 +243,16 @@ def stretches(pattern: str, calls: Sequence[IssuedCall]) -> Iterator[range]:
             yield range(bisect_left(begins, match.start()), bisect_left(begins, match.end()))
 
 
-# Results smaller than this stay in the caches of a core; the recorder marks calls with others.
-_LARGE_BYTES = 1 << 16
-
-
 def write(listing: CallListing, recorded: onnx.ModelProto) -> onnx.ModelProto:
     """Return a program of the calls in ``listing``, with the metadata of ``recorded``."""
-    calls = _with_lifetimes(listing.calls)
+    results = {name for call in listing.calls for name in call.outputs}
+    calls: list[IssuedCall] = []
+    for call in listing.calls:
+        freed = tuple(name for name in dict.fromkeys(call.freed) if name in results)
+        if call.operator:
+            calls.append(replace(call, freed=freed))
+        elif calls:  # a call without an operator passes on what is freed after it
+            calls[-1] = replace(calls[-1], freed=(*calls[-1].freed, *freed))
     writer = _NodeWriter(listing)
     nodes = [writer.node(call) for call in calls]
     proto = onnx.ModelProto()
@@ -266,19 +272,6 @@ def write(listing: CallListing, recorded: onnx.ModelProto) -> onnx.ModelProto:
     types = ((name, of) for name, of in listing.types.items() if name in inner)
     graph.value_info.extend(_declaration(name, of) for name, of in types)
     return proto
-
-
-def _with_lifetimes(calls: Sequence[IssuedCall]) -> list[IssuedCall]:
-    """Drop calls without an operator, and lifetimes of values that no call makes."""
-    made = {name for call in calls for name in call.outputs}
-    kept: list[IssuedCall] = []
-    for call in calls:
-        freed = tuple(name for name in dict.fromkeys(call.freed) if name in made)
-        if call.operator:
-            kept.append(replace(call, freed=freed))
-        elif kept:
-            kept[-1] = replace(kept[-1], freed=(*kept[-1].freed, *freed))
-    return kept
 
 
 def _declaration(name: str, of: TensorType) -> onnx.ValueInfoProto:

@@ -17,6 +17,13 @@ from bricks.graph.program import contiguous
 
 Strides = tuple[int, ...]
 
+_CONTIGUOUS = {"memory_format": {"format": "contiguous_format"}}
+# Operators, without overloads and underscores around them, whose results have their input's layout.
+_ELEMENTWISE = frozenset({
+    "add", "sub", "mul", "div", "relu", "gelu", "silu", "tanh", "sigmoid", "neg", "native_dropout",
+    "native_dropout_backward", "to_copy", "empty_like", "ones_like", "zeros_like", "bernoulli",
+})  # fmt: skip
+
 
 def reordered(strides: Sequence[int], first: int, second: int) -> Strides:
     """Strides with two dimensions exchanged."""
@@ -116,14 +123,6 @@ VIEWS: Mapping[str, _View] = {
     "view": lambda shape, strides, of: viewed(shape, strides, of[0]),
     "_unsafe_view": lambda shape, strides, of: viewed(shape, strides, of[0]),
 }  # fmt: skip
-
-
-_CONTIGUOUS = {"memory_format": {"format": "contiguous_format"}}
-# Operators, without overloads and underscores around them, whose results have their input's layout.
-_ELEMENTWISE = frozenset({
-    "add", "sub", "mul", "div", "relu", "gelu", "silu", "tanh", "sigmoid", "neg", "native_dropout",
-    "native_dropout_backward", "to_copy", "empty_like", "ones_like", "zeros_like", "bernoulli",
-})  # fmt: skip
 
 
 def relayout(listing: CallListing, strides: Mapping[str, Strides]) -> None:

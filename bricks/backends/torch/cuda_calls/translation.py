@@ -29,6 +29,14 @@ if TYPE_CHECKING:
 
 _CPU, _GPU = {"device": "cpu"}, {"device": "cuda"}
 
+# Operators of processors alone, for which there is no rule.
+_PROCESSOR_ONLY: Mapping[str, str] = {
+    "mkldnn_rnn_layer": "a recurrent layer, which cuDNN runs on a GPU",
+    "mkldnn_rnn_layer_backward": "a recurrent layer, which cuDNN runs on a GPU",
+    "unsafe_split.Tensor": "a cell of a recurrent layer, which cuDNN runs on a GPU",
+    "_scaled_dot_product_flash_attention_for_cpu": "attention that no fused kernel takes on a GPU",
+}
+
 
 def put_on_gpu(listing: CallListing) -> int:
     """Let calls create their tensors on the GPU; return the number of calls."""
@@ -91,15 +99,6 @@ RULES: tuple[TranslationRule, ...] = (
         ask_libraries,
     ),
 )
-
-
-# Operators of processors alone, for which there is no rule.
-_PROCESSOR_ONLY: Mapping[str, str] = {
-    "mkldnn_rnn_layer": "a recurrent layer, which cuDNN runs on a GPU",
-    "mkldnn_rnn_layer_backward": "a recurrent layer, which cuDNN runs on a GPU",
-    "unsafe_split.Tensor": "a cell of a recurrent layer, which cuDNN runs on a GPU",
-    "_scaled_dot_product_flash_attention_for_cpu": "attention that no fused kernel takes on a GPU",
-}
 
 
 def translated(proto: onnx.ModelProto) -> TranslatedProgram:

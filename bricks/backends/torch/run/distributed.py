@@ -57,6 +57,16 @@ _SWITCH_S = 1e-4
 # completed only there.
 _COMPLETED_IN_WAIT = ("reduce_scatter",)
 
+# Steps before the first timed one: DDP rebuilds its buckets after the first.
+_WARM_UP = 3
+
+# The elements written after each gradient: more than the caches of a core.
+_EVICTING = 4 * ALL_BYTES // 4
+# Steps until DDP has rebuilt its buckets.
+_FIRST = 3
+# Latencies are positive.
+_LEAST_S = 1e-9
+
 
 def _waited(work: Any) -> Future[None]:
     ended: Future[None] = Future()
@@ -207,10 +217,6 @@ class TorchCollectives:
         return begins[name]
 
 
-# Steps before the first timed one: DDP rebuilds its buckets after the first.
-_WARM_UP = 3
-
-
 class TorchDistributedStep:
     """A program in this rank, ``synchronised`` with the other ranks or isolated.
 
@@ -280,14 +286,6 @@ class TorchDistributedStep:
             with nullcontext() if last or wrapped is None else wrapped.no_sync():
                 program.loss(program.called(*program.inputs)).backward()
         program.optimizer.step()
-
-
-# The elements written after each gradient: more than the caches of a core.
-_EVICTING = 4 * ALL_BYTES // 4
-# Steps until DDP has rebuilt its buckets.
-_FIRST = 3
-# Latencies are positive.
-_LEAST_S = 1e-9
 
 
 class _Evicting(torch.autograd.Function):

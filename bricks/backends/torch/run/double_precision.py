@@ -28,6 +28,26 @@ from bricks.backends.torch.run.training import copy_batch, seed_generators
 from bricks.backends.training_checks import GradientDeviation, GradientDeviations
 from bricks.errors import BackendError
 
+# The step of a central difference, relative to the magnitude of a tensor's elements. The cube root
+# of the precision of doubles would be 6e-6; a smaller step crosses fewer kinks of functions such as
+# ReLU.
+_STEP = 1e-6
+
+# Random directions for each parameter, in addition to the gradient.
+RANDOM_DIRECTIONS = 2
+
+# Step widths relative to a parameter's root mean square: first the cube root of the precision,
+# where the errors of truncation (h²) and rounding (precision / h) are about equal. Kinks such as
+# those of ReLU add an error that shrinks with h: smaller steps are for losses with many kinks.
+_STEPS = (6e-6, 6e-7, 6e-8)
+# With a deviation below this, no smaller step is needed.
+_CLOSE = 1e-5
+# The least size of a parameter: biases are zero at first.
+_MIN_SIZE = 1e-2
+
+# Losses are sums of many terms: the number of roundings that may err in one direction.
+_ROUNDINGS = 100
+
 
 def to_float64(program: Program) -> None:
     """Convert module, inputs and targets to float64 in place, since the loss may refer to them."""
@@ -57,12 +77,6 @@ def slope(
     below = float(value())
     tensor.copy_(original)
     return (above - below) / (2 * h)
-
-
-# The step of a central difference, relative to the magnitude of a tensor's elements. The cube root
-# of the precision of doubles would be 6e-6; a smaller step crosses fewer kinks of functions such as
-# ReLU.
-_STEP = 1e-6
 
 
 class ProgramInDouble:
@@ -183,22 +197,6 @@ def _direction(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor
     drawn = torch.randn(tensor.shape, generator=generator, dtype=torch.float64)
     magnitude = float(tensor.detach().square().mean().sqrt()) if tensor.numel() else 0.0
     return drawn * (magnitude if magnitude > 0 and math.isfinite(magnitude) else 1.0)
-
-
-# Random directions for each parameter, in addition to the gradient.
-RANDOM_DIRECTIONS = 2
-
-# Step widths relative to a parameter's root mean square: first the cube root of the precision,
-# where the errors of truncation (h²) and rounding (precision / h) are about equal. Kinks such as
-# those of ReLU add an error that shrinks with h: smaller steps are for losses with many kinks.
-_STEPS = (6e-6, 6e-7, 6e-8)
-# With a deviation below this, no smaller step is needed.
-_CLOSE = 1e-5
-# The least size of a parameter: biases are zero at first.
-_MIN_SIZE = 1e-2
-
-# Losses are sums of many terms: the number of roundings that may err in one direction.
-_ROUNDINGS = 100
 
 
 def gradients(program: Program, seed: int) -> GradientDeviations:

@@ -105,11 +105,6 @@ class BoundCalls(RotatingInputs):
         self._outputs = _handles(loaded.outputs, binding.outputs)
         self._next()
 
-    def _fits(self, name: str, tensor: torch.Tensor) -> bool:
-        if tensor.shape != self._own[name].shape:
-            return False
-        return bool(tensor.untyped_storage().nbytes() >= self._needs.get(name, 0))
-
     def rotation(self, turns: Turns) -> Callable[[], None] | None:
         """What writes the next values to the tensors that decide the time of the calls."""
         return self._next if self._loaded.turns else None
@@ -123,7 +118,9 @@ class BoundCalls(RotatingInputs):
         values, handles = dict(self._own), self._loaded.handles
         for name, handle in self._inputs:
             tensor = handles.get(handle)
-            if tensor is not None and self._fits(name, tensor):
+            if tensor is None or tensor.shape != self._own[name].shape:
+                continue
+            if tensor.untyped_storage().nbytes() >= self._needs.get(name, 0):
                 values[name] = tensor
         if self._loaded.waits:
             self._loaded.device.synchronise()

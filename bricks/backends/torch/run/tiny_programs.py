@@ -27,6 +27,13 @@ FEW, MANY, WIDE = "few", "many", "wide"
 _BLOCKS, _WIDTH, _BATCH = 6, 8, 2
 _WIDE_LAYERS, _WIDE_WIDTH = 3, 512
 
+# Steps before the timed one, which so begins with its own code in the caches.
+_SETTLE = 1
+
+# Rounds before the first that counts, so that medians are of several; and attempts at a round
+# without noise.
+_BEFORE, _ATTEMPTS = 4, 20
+
 
 class _Block(nn.Module):
     """The layers of which most programs consist: products, convolutions, norms, sums."""
@@ -72,10 +79,6 @@ def tiny_program(which: str, *, training: bool) -> Program:
     return Program(
         "probe", module, inputs, lambda y: functional.cross_entropy(y, labels), optimizer
     )
-
-
-# Steps before the timed one, which so begins with its own code in the caches.
-_SETTLE = 1
 
 
 class TimedCall(Protocol):
@@ -136,11 +139,6 @@ class TinySteps:
             for name in freed:
                 values.pop(name, None)
         return taken_ns
-
-
-# Rounds before the first that counts, so that medians are of several; and attempts at a round
-# without noise.
-_BEFORE, _ATTEMPTS = 4, 20
 
 
 class PhaseProbes:

@@ -210,22 +210,17 @@ class _Stepping:
     def load_batch(self) -> tuple[bool, float]:
         """Copy the next batch, if the epoch has one; return whether it has, and the seconds."""
         started = time.perf_counter()
-        loaded = self._load_batch()
-        return loaded, time.perf_counter() - started
-
-    def _load_batch(self) -> bool:
         with users_errors(self._program.entry):
             batch = next(self._batches, None)
-        if batch is None:
-            if self._epoch and not self._number:
-                raise BackendError(
-                    f"{self._program.entry}: its data yield no batch in epoch {self._epoch}: give"
-                    " an iterable that begins anew, such as torch.utils.data.DataLoader"
-                )
-            return False
-        self._number += 1
-        copy_batch(self._program, batch, self._number, self._buffers)
-        return True
+        if batch is not None:
+            self._number += 1
+            copy_batch(self._program, batch, self._number, self._buffers)
+        elif self._epoch and not self._number:
+            raise BackendError(
+                f"{self._program.entry}: its data yield no batch in epoch {self._epoch}: give"
+                " an iterable that begins anew, such as torch.utils.data.DataLoader"
+            )
+        return batch is not None, time.perf_counter() - started
 
     def run(self) -> torch.Tensor:
         """Run a step; return its loss."""

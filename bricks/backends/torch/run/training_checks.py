@@ -34,6 +34,9 @@ Facts = dict[str, Any]
 # The entries of a group that are no options.
 _PARAMETERS = ("params", "param_names")
 
+# More items are not hashed: these take a minute.
+MAX_ITEMS = 2_000_000
+
 
 def trajectories(program: Program, steps: int) -> OptimizerTrajectories:
     """Return the points of each function after each step, for each group of distinct options.
@@ -103,10 +106,6 @@ def plain_options(group: Mapping[str, Any]) -> Facts:
         if all(part is None or isinstance(part, bool | int | float | str) for part in parts):
             options[name] = list(parts) if isinstance(option, tuple | list) else option
     return options
-
-
-# More items are not hashed: these take a minute.
-MAX_ITEMS = 2_000_000
 
 
 def item_orders(program: Program, epochs: int) -> ItemOrders:

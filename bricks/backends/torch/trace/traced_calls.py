@@ -48,6 +48,11 @@ _SHORTEST_US = 1e-3
 _NOTHING, _LISTS = "", frozenset({"TensorList", "GenericList"})
 _NUMBERS = frozenset({"Scalar", "ScalarList"})
 
+_LAUNCH, _NUMBER = "Launch", "correlation"
+
+STEP = "ProfilerStep#"
+_ENGINE, _OPTIMIZER = "autograd::engine::evaluate_function", "Optimizer.step#"
+
 
 def profiler_trace(file: TraceFile) -> ProfilerTrace:
     """The calls of a trace with their samples."""
@@ -128,9 +133,6 @@ def _step_finder(steps: Sequence[TraceEvent]) -> Callable[[TraceEvent], int | No
     return step_of
 
 
-_LAUNCH, _NUMBER = "Launch", "correlation"
-
-
 @dataclass(frozen=True, slots=True)
 class Launched:
     """By the position of a call: its kernels in order, and whether all of them were traced.
@@ -188,10 +190,6 @@ class _ByThread:
         number = bisect_right(begins, event.begin_us) - 1
         position = self._positions[event.thread][number]
         return position if number >= 0 and event.begin_us <= self._calls[position].end_us else None
-
-
-STEP = "ProfilerStep#"
-_ENGINE, _OPTIMIZER = "autograd::engine::evaluate_function", "Optimizer.step#"
 
 
 def steps_of(file: TraceFile) -> list[TraceEvent]:
