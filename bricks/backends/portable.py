@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bricks.errors import first_line
-from bricks.system.accelerator import AcceleratorState, joined
+from bricks.system.accelerator import Accelerator, AcceleratorState, joined
 from bricks.system.fingerprint import ROOT
 from bricks.system.load import ProcessorWait
 from bricks.system.processor import read_processor
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import onnx
 
     from bricks.backends.heating import StateReader
-    from bricks.system.accelerator import Accelerator
 
 # Passes before the timed ones, unless they take so long.
 _WARM_UPS, _ENOUGH_S = 10, 0.03

@@ -40,6 +40,7 @@ import onnx
 from bricks.backends.base import (
     Backend,
     Binding,
+    BoundModel,
     ExecutedGraph,
     NodeEvent,
     Profiler,
@@ -58,7 +59,6 @@ from bricks.system.host_conditions import KERNELS
 from bricks.units.sample import Sample
 
 if TYPE_CHECKING:
-    from bricks.backends.base import BoundModel
     from bricks.graph.model import Graph
     from bricks.graph.types import ValueType
 

@@ -28,7 +28,7 @@ import numpy as np
 import onnx
 from mxnet.base import _LIB, NDArrayHandle, check_call
 
-from bricks.backends.base import ExecutedGraph, RotatingInputs
+from bricks.backends.base import Binding, ExecutedGraph, RotatingInputs
 from bricks.backends.input_values import Own, Rotation, Turns
 from bricks.backends.mxnet.translate import Translation, groups, translate, translated
 from bricks.backends.synthetic_data import TensorInputs, TensorRuntime, results_of
@@ -39,7 +39,6 @@ from bricks.graph.view import OpenShapes, typed_graph, without_values
 from bricks.units.sample import Sample
 
 if TYPE_CHECKING:
-    from bricks.backends.base import Binding
     from bricks.graph.model import Graph
     from bricks.graph.types import TensorType, ValueType
 

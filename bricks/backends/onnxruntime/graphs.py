@@ -43,7 +43,7 @@ from bricks.graph.payload import is_referenced, read_inline
 from bricks.graph.sketch import SIGNS
 from bricks.graph.synthesis import Pool
 from bricks.graph.topology import captured, default_domain, used_values
-from bricks.graph.types import TensorType
+from bricks.graph.types import TensorType, ValueType
 from bricks.graph.view import graph_of, upstream, without_values
 from bricks.operators.integer_ranges import integer_ranges
 
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     import onnxruntime as ort
 
     from bricks.graph.model import Graph
-    from bricks.graph.types import ValueType
 
 # On values of random signs, PRelu takes five times as long as on positive values.
 _BRANCHING = frozenset(("PRelu", "Shrink"))

@@ -38,12 +38,11 @@ from bricks.errors import BackendError
 from bricks.graph.decoder import IDS, MASK, POSITIONS, Decoder
 from bricks.graph.payload import WeightReference, is_referenced, set_reference, store_inline
 from bricks.graph.synthesis import numpy_dtype
-from bricks.graph.types import ELEMENT_BITS, TensorType
+from bricks.graph.types import ELEMENT_BITS, TensorType, ValueType
 from bricks.units.sample import Sample
 
 if TYPE_CHECKING:
     from bricks.backends.onnxruntime.synthetic_data import Inputs
-    from bricks.graph.types import ValueType
 
 # The runtime's message about an output that is bound to memory of another shape.
 _MISINFERRED = "but the computed output shape"
@@ -335,7 +334,12 @@ class GeneratingSession:
         ended = clock()
         for step in range(new_tokens):
             binding = self._session.io_binding()
-            self._bind_tokens(binding, ids, past)
+            values = {IDS: ids, **decoder.values(batch, tokens, past)}
+            for name in (IDS, MASK, POSITIONS):
+                if name in decoder.dims:
+                    type_ = self._typed(name, values[name].shape)
+                    array = np.ascontiguousarray(values[name], numpy_dtype(type_.dtype))
+                    binding.bind_ortvalue_input(name, to_value(array, type_))
             grown = self._values_in(blocks[step % 2], decoder.shapes(batch, 1, past + tokens))
             for before, after in decoder.cache:
                 binding.bind_ortvalue_input(before, cached[before])
@@ -369,12 +373,3 @@ class GeneratingSession:
         """By name, values of these shapes at the beginning of each part of a block."""
         types = {name: self._typed(name, shapes[name]) for name in block}
         return {n: to_value(at(memory, 0, types[n]), types[n]) for n, memory in block.items()}
-
-    def _bind_tokens(self, binding: ort.IOBinding, ids: np.ndarray, past: int) -> None:
-        batch, tokens = ids.shape
-        values = {IDS: ids, **self._decoder.values(batch, tokens, past)}
-        for name in (IDS, MASK, POSITIONS):
-            if name in self._decoder.dims:
-                type_ = self._typed(name, values[name].shape)
-                array = np.ascontiguousarray(values[name], numpy_dtype(type_.dtype))
-                binding.bind_ortvalue_input(name, to_value(array, type_))

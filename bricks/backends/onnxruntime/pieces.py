@@ -18,14 +18,12 @@ from bricks.graph.synthesis import (
     numpy_dtype,
     weight_scale,
 )
-from bricks.graph.types import ELEMENT_BITS, TensorType
+from bricks.graph.types import ELEMENT_BITS, TensorType, ValueType
 from bricks.graph.view import graph_of, without_shapes, without_values
 from bricks.operators.integer_ranges import integer_ranges, rotated_inputs
 
 if TYPE_CHECKING:
     import onnx
-
-    from bricks.graph.types import ValueType
 
 
 def piece_of(proto: onnx.ModelProto) -> dict[str, Any]:

@@ -20,7 +20,7 @@ import numpy as np
 import onnx
 import openvino as ov
 
-from bricks.backends.base import RotatingInputs
+from bricks.backends.base import Binding, RotatingInputs
 from bricks.backends.input_values import Rotation, Turns
 from bricks.errors import BackendError, BricksError, first_line
 from bricks.graph.payload import WeightReference, is_referenced, numpy_dtype, set_reference
@@ -28,7 +28,6 @@ from bricks.graph.types import ELEMENT_BITS, TensorType
 from bricks.units.sample import Sample
 
 if TYPE_CHECKING:
-    from bricks.backends.base import Binding
     from bricks.backends.synthetic_data import TensorInputs
 
 # The location of external data in memory; their offset is an address.

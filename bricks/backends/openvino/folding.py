@@ -106,11 +106,12 @@ def with_constant_nodes(graph: Graph, uniform: Arrays) -> Graph:
                 own = f"{name}:{position}:{port}"
                 types[own] = graph.types[name]
                 copy.input[port] = own
-                nodes.append(
-                    helper.make_node("Constant", [], [own], value=numbers[name])
-                    if name in numbers
-                    else _filling_node(name, filled[name], own)
-                )
+                if name in numbers:
+                    nodes.append(helper.make_node("Constant", [], [own], value=numbers[name]))
+                else:
+                    shapes = [_shape_name(name)]
+                    value = numpy_helper.from_array(filled[name].reshape(-1)[:1])
+                    nodes.append(helper.make_node("ConstantOfShape", shapes, [own], value=value))
         nodes.append(copy)
     gone = numbers.keys() | filled.keys()
     left = {n: t for n, t in graph.initializers.items() if n not in gone}
@@ -208,11 +209,6 @@ def _numbers(graph: Graph) -> dict[str, onnx.TensorProto]:
     }
 
 
-def _filling_node(name: str, values: np.ndarray, own: str) -> onnx.NodeProto:
-    value = numpy_helper.from_array(values.reshape(-1)[:1])
-    return helper.make_node("ConstantOfShape", [_shape_name(name)], [own], value=value)
-
-
 def _shape_name(name: str) -> str:
     return f"{name}:shape"
 
@@ -254,7 +250,11 @@ def _evaluated(
             continue
         names = used_values(node)
         if node.op_type in _OF_SHAPES:
-            known[node.output[0]] = _size(graph, node)
+            type_ = _tensor_type(graph, node.input[0])
+            limits = {a.name: a.i for a in node.attribute}
+            begin, end = limits.get("start", 0), limits.get("end", len(type_.shape))
+            size = type_.elements if node.op_type == "Size" else type_.shape[begin:end]
+            known[node.output[0]] = np.array(size, np.int64)
         elif all(name in known for name in names):
             try:
                 known.update(_run(graph, node, {name: known[name] for name in names}, compute))
@@ -286,15 +286,6 @@ def _run(
     except Exception:  # of no documented class
         results = compute(model, feeds)
     return dict(zip(outputs, results, strict=True))
-
-
-def _size(graph: Graph, node: onnx.NodeProto) -> np.ndarray:
-    type_ = _tensor_type(graph, node.input[0])
-    if node.op_type == "Size":
-        return np.array(type_.elements, np.int64)
-    limits = {a.name: a.i for a in node.attribute}
-    begin, end = limits.get("start", 0), limits.get("end", len(type_.shape))
-    return np.array(type_.shape[begin:end], np.int64)
 
 
 def _tensor_type(graph: Graph, name: str) -> TensorType:

@@ -23,14 +23,13 @@ from bricks.backends.synthetic_data import OBSERVED, TensorInputs, TensorRuntime
 from bricks.decompose.identity import is_brick
 from bricks.errors import BackendError
 from bricks.graph.model_metadata import noted_layouts, runtime_value, steering_values_of
-from bricks.graph.types import TensorType
+from bricks.graph.types import TensorType, ValueType
 from bricks.graph.view import OpenShapes, graph_of, typed_graph
 
 if TYPE_CHECKING:
     import openvino as ov
 
     from bricks.graph.model import Graph
-    from bricks.graph.types import ValueType
 
 
 class OpenvinoModels(TensorRuntime):

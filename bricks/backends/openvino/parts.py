@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import networkx as nx
 import openvino as ov
 
-from bricks.backends.base import RotatingInputs
+from bricks.backends.base import Binding, RotatingInputs
 from bricks.backends.kernel_counters import CallOverhead, KernelCounters
 from bricks.backends.openvino.compiled import BoundRequest, Compiler, Ports, translated
 from bricks.backends.openvino.execution import CompiledKernel, kernels
@@ -33,7 +33,6 @@ from bricks.units.sample import Sample
 if TYPE_CHECKING:
     import numpy as np
 
-    from bricks.backends.base import Binding
     from bricks.backends.input_values import Turns
 
 # Names of nodes end with the number of their part.

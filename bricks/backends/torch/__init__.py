@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from bricks.backends.offer import BackendInfo, Counterparts, Offer, locked_environment, unimportable
 from bricks.backends.portable import Portable
 from bricks.backends.programs import DecoderWriter, ProgramTranslator, TranslatedProgram
-from bricks.backends.users_python import VARIABLE
+from bricks.backends.users_python import VARIABLE, UsersPython
 from bricks.errors import BackendError
 from bricks.graph.form import ModelForm
-from bricks.system.accelerator import CPU
+from bricks.system.accelerator import CPU, Accelerator
 
 if TYPE_CHECKING:
     import onnx
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from bricks.architectures.architecture import Architecture
     from bricks.backends.profiler_trace import TraceFormat
     from bricks.backends.torch.backend import TorchBackend
-    from bricks.backends.users_python import UsersPython
-    from bricks.system.accelerator import Accelerator
     from bricks.system.environments import Environment
 
 _COUNTERPARTS = Counterparts(

@@ -26,7 +26,7 @@ from bricks.backends.programs import (
 )
 from bricks.backends.ranks import Communicator, DistributedTrainer
 from bricks.backends.torch.cut import deciding_values, recipes_of
-from bricks.backends.torch.device import PROCESSOR, Device
+from bricks.backends.torch.device import PROCESSOR, Device, Handles
 from bricks.backends.torch.entry import users_errors
 from bricks.backends.torch.record import WARM_UP, record
 from bricks.backends.torch.run.distributed import (
@@ -43,7 +43,7 @@ from bricks.backends.torch.run.probes import (
     phase_probes,
     probed,
 )
-from bricks.backends.torch.run.replay import LoadedCalls, RealStep, TensorHandles, replayed
+from bricks.backends.torch.run.replay import LoadedCalls, RealStep, replayed
 from bricks.backends.torch.run.training import ProgramTraining
 from bricks.backends.torch.run.training_checks import item_orders, trajectories
 from bricks.backends.torch.run.whole_programs import (
@@ -110,8 +110,7 @@ class TorchBackend(
             from bricks.backends.torch.compiled_kernels import inductor  # slow import
 
             inductor()
-        self._handles: TensorHandles = {}
-        self._touched: TensorHandles = {}
+        self._handles = Handles(device)
         self._probes: dict[bool, PhaseProbes] = {}
 
     def record(self, program: ProgramSource) -> onnx.ModelProto:
@@ -184,15 +183,7 @@ class TorchBackend(
 
     def pre_touch(self, events: Sequence[tuple[int, int]]) -> None:
         """Allocate for calls that a walk omits, and free as the program does."""
-        for handle, size_bytes in events:
-            if size_bytes:
-                self._touched[handle] = self._device.touched(size_bytes)
-            elif handle >= 0:
-                self._handles.pop(handle, None)
-                self._touched.pop(handle, None)
-            else:
-                self._handles.clear()
-                self._touched.clear()
+        self._handles.apply(events)
 
     def instruments(self) -> TorchInstruments:
         """Return instruments that are calls of PyTorch."""
@@ -242,7 +233,7 @@ class TorchBackend(
             proto,
             recipes_of(proto),
             lambda: self._generator(key),
-            self._handles,
+            self._handles.tensors,
             deciding_values(proto),
             self._device,
         )

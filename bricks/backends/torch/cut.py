@@ -7,7 +7,7 @@ ONNX nor this package. Must not know how tensors are made: this module does not 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from bricks.errors import BackendError
 from bricks.graph.form import DOMAIN
 from bricks.graph.model_metadata import sketches_of
 from bricks.graph.program import TORCH_DTYPES, Port, call_of, contiguous, is_call
-from bricks.graph.types import ELEMENT_BITS, TensorType
+from bricks.graph.types import ELEMENT_BITS, TensorType, ValueType
 from bricks.graph.view import graph_of, without_values
 from bricks.operators.dependence import decisive_values
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import onnx
 
     from bricks.graph.sketch import Sketch
-    from bricks.graph.types import ValueType
 
 Shapes = Sequence[tuple[int, ...]]
 # From positional arguments (tensors as their shapes) to the bound of each integer tensor among
@@ -150,7 +149,23 @@ def recipes_of(proto: onnx.ModelProto) -> TensorRecipes:
         if node.op_type == "as_strided" and node.input[0] in layouts.views:
             shape, strides, *offset = call_of(node).arguments[0][1:]
             layouts.reach(node.input[0], Port(0, sum(offset), tuple(strides)), shape)
-    return TensorRecipes(tuple(layouts.storages), tuple(_filled(proto, layouts)))
+    types = tensor_types(graph.types)
+    bounds: dict[str, int] = {}
+    rising: dict[str, int] = {}
+    states: set[str] = set()
+    for node in proto.graph.node:
+        bounds |= bounds_of(node, types)
+        rising |= rising_bounds_of(node, types)
+        if node.domain == DOMAIN + GENERATOR:  # random bytes are no valid state
+            states.update(node.input)
+    tensors = tuple(
+        TensorRecipe(
+            name, TORCH_DTYPES[type_.dtype], type_.shape, port.storage, port.offset, port.strides,
+            rising.get(name, bounds.get(name)), name in rising, name in states,
+        )
+        for name, (type_, port) in layouts.views.items()
+    )  # fmt: skip
+    return TensorRecipes(tuple(layouts.storages), tensors)
 
 
 def deciding_values(proto: onnx.ModelProto) -> dict[str, Sketch | None]:
@@ -186,23 +201,6 @@ class _Layouts:
         last = port.offset + sum((s - 1) * n for s, n in zip(shape, port.strides, strict=True))
         needed = 0 if 0 in shape else (last + 1) * ELEMENT_BITS[type_.dtype] // 8
         self.storages[view.storage] = max(self.storages[view.storage], needed)
-
-
-def _filled(proto: onnx.ModelProto, layouts: _Layouts) -> Iterator[TensorRecipe]:
-    types = tensor_types(graph_of(proto).types)
-    bounds: dict[str, int] = {}
-    rising: dict[str, int] = {}
-    states: set[str] = set()
-    for node in proto.graph.node:
-        bounds |= bounds_of(node, types)
-        rising |= rising_bounds_of(node, types)
-        if node.domain == DOMAIN + GENERATOR:  # random bytes are no valid state
-            states.update(node.input)
-    for name, (type_, port) in layouts.views.items():
-        yield TensorRecipe(
-            name, TORCH_DTYPES[type_.dtype], type_.shape, port.storage, port.offset, port.strides,
-            rising.get(name, bounds.get(name)), name in rising, name in states,
-        )  # fmt: skip
 
 
 def _tensor(type_: ValueType, name: str) -> TensorType:

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import onnx
 from onnx import TensorProto, helper
 
-from bricks.architectures.architecture import part_of
+from bricks.architectures.architecture import Architecture, part_of
 from bricks.backends.torch.cuda_calls.attention import (
     Attention,
     CudnnKernel,
@@ -31,9 +30,6 @@ from bricks.errors import ModelError
 from bricks.graph.call import BUFFERS, FORWARD, INFERENCE, INPUTS, PARAMETERS
 from bricks.graph.form import DOMAIN
 from bricks.graph.program import COLLECTIVES, Origin, State
-
-if TYPE_CHECKING:
-    from bricks.architectures.architecture import Architecture
 
 _IDS, _PLACES, _IR_VERSION = "input_ids", "positions", 10
 _EPSILON = 1e-5
@@ -107,7 +103,13 @@ class _WrittenStep:
         ids = tape.given(_IDS, self.batch, self.tokens)
         # A slice of tables is enough for a prompt.
         places = tape.given(_PLACES, self.tokens) if self.past or not of.rotary else None
-        rotations = self._rotations(places)
+        width = round(of.rotary * of.head)
+        tables = [tape.buffer(name, of.positions, width) for name in ("cos", "sin") if width]
+        if places is None:
+            rotations = [tape.sliced(table, 0, 0, self.tokens, self.tokens) for table in tables]
+        else:
+            shape = (self.tokens, width)
+            rotations = [tape.call("index.Tensor", [table, [places]], shape) for table in tables]
         table = tape.weight("embedding", of.vocabulary, of.hidden)
         state, kept = self.cards.looked_up(table, ids), list[str]()
         if not of.rotary:
@@ -124,15 +126,6 @@ class _WrittenStep:
             inner = self._feed_forward(self._norm(state, f"{layer}.norm2"), layer)
             state = tape.each("add.Tensor", state, self._after(inner, f"{layer}.inner_norm"))
         return [*kept, self._logits(state).value]
-
-    def _rotations(self, places: Operand | None) -> list[Operand]:
-        of, tape = self.of, self.tape
-        width = round(of.rotary * of.head)
-        tables = [tape.buffer(name, of.positions, width) for name in ("cos", "sin") if width]
-        if places is None:
-            return [tape.sliced(table, 0, 0, self.tokens, self.tokens) for table in tables]
-        shape = (self.tokens, width)
-        return [tape.call("index.Tensor", [table, [places]], shape) for table in tables]
 
     def _attention(
         self,

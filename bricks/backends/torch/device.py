@@ -30,17 +30,18 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from bricks.backends.torch.calls import storage_key
 from bricks.backends.torch.trace.kernels import kernels_by_annotation, launched_kernels
 from bricks.errors import first_line
-from bricks.system.accelerator import CPU, CUDA
+from bricks.system.accelerator import CPU, CUDA, AcceleratorState
 from bricks.system.nvidia import nvidia_state
 
 if TYPE_CHECKING:
-    from bricks.system.accelerator import AcceleratorState
     from bricks.units.sample import Kernel
 
 _PAGE_BYTES = 4096
 
 # Runs a step of a walk.
 StepRun = Callable[[], object]
+# The tensors that calls pass to each other, by handle.
+TensorHandles = dict[int, torch.Tensor]
 
 # Cycles of a kernel that does nothing.
 _BUSY_CYCLES = 4_000_000
@@ -107,6 +108,31 @@ class Device:
 
 
 PROCESSOR = Device()
+
+
+class Handles:
+    """The ``tensors`` that calls pass on; allocates and frees in place of omitted calls."""
+
+    def __init__(self, device: Device) -> None:
+        self.tensors: TensorHandles = {}
+        self._device = device
+        self._touched: TensorHandles = {}
+
+    def apply(self, events: Sequence[Sequence[int]]) -> None:
+        """Allocate ``[handle, bytes]``; free a handle for 0 bytes, and all for handle -1."""
+        for handle, size_bytes in events:
+            if size_bytes:
+                self._touched[handle] = self._device.touched(size_bytes)
+            elif handle >= 0:
+                self.tensors.pop(handle, None)
+                self._touched.pop(handle, None)
+            else:
+                self.clear()
+
+    def clear(self) -> None:
+        """Free everything."""
+        self.tensors.clear()
+        self._touched.clear()
 
 
 def copied(

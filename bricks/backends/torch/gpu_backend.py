@@ -10,21 +10,18 @@ from collections.abc import Callable, Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
-from bricks.backends.base import OwnMemory
+from bricks.backends.base import BindableModel, ExecutedGraph, OwnMemory
 from bricks.backends.kernel_timing import KernelTimer, launch_cost
 from bricks.backends.torch.backend import TorchBackend
-from bricks.backends.torch.device import launch_seconds
+from bricks.backends.torch.device import CudaDevice, launch_seconds
 from bricks.errors import BackendError
 from bricks.graph.form import DOMAIN
-from bricks.units.sample import Sample
+from bricks.units.sample import Kernel, Sample
 
 if TYPE_CHECKING:
     import onnx
 
-    from bricks.backends.base import BindableModel, ExecutedGraph
-    from bricks.backends.torch.device import CudaDevice
     from bricks.system.accelerator import AcceleratorState
-    from bricks.units.sample import Kernel
 
 # The domain of calls of a library for processors.
 _OF_PROCESSORS = DOMAIN + "mkldnn"

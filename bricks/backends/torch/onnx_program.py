@@ -72,25 +72,21 @@ class OnnxModule(torch.nn.Module):
         reads = Counter(name for step in self._steps for name in step.reads)
         reads.update(self._outputs)
         for step in self._steps:
-            self._run(step, values)
+            if not all(name in self._fixed for name in step.makes):
+                inner = [values[name] if name else None for name in step.node.input]
+                fixed = step.reads and all(isinstance(value, np.ndarray | None) for value in inner)
+                results = step.fold(inner) if fixed else step.compute(inner)
+                for name, value in zip(step.node.output, results, strict=False):
+                    if name and value is not None:
+                        values[name] = value
+                        if isinstance(value, np.ndarray):
+                            self._fixed[name] = value
             for name in step.reads:
                 reads[name] -= 1
                 if not reads[name]:
                     values.pop(name, None)
         outputs = (values[name] for name in self._outputs)
         return tuple(_tensor(v) if isinstance(v, np.ndarray) else v for v in outputs)
-
-    def _run(self, step: _NodeStep, values: dict[str, Value]) -> None:
-        if all(name in self._fixed for name in step.makes):
-            return
-        inputs = [values[name] if name else None for name in step.node.input]
-        fixed = step.reads and all(isinstance(value, np.ndarray | None) for value in inputs)
-        outputs = step.fold(inputs) if fixed else step.compute(inputs)
-        for name, value in zip(step.node.output, outputs, strict=False):
-            if name and value is not None:
-                values[name] = value
-                if isinstance(value, np.ndarray):
-                    self._fixed[name] = value
 
 
 class _NodeStep:

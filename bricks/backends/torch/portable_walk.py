@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import cycle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,18 +25,13 @@ from bricks.backends.portable import (
 )
 from bricks.backends.torch.call_data import TensorRecipes
 from bricks.backends.torch.calls import ReplayedCall
-from bricks.backends.torch.device import CudaDevice
+from bricks.backends.torch.device import CudaDevice, Device, Handles
 from bricks.backends.torch.recomputation import Recomputation
 from bricks.backends.torch.run.call_sequences import row_maxima
 from bricks.backends.torch.synthetic_tensors import elements_of, host_values, own_tensors, sets_of
 from bricks.graph.call import Call
 from bricks.graph.sketch import Sketch
 from bricks.units.sample import Sample
-
-if TYPE_CHECKING:
-    from bricks.backends.torch.device import Device
-
-Tensors = dict[int, torch.Tensor]  # that calls pass to each other, by handle
 
 # Runs in each further state.
 _RUNS = 2
@@ -73,31 +68,6 @@ class CallPiece:
         if (tensor.shape, tensor.dtype, tensor.device) != (own.shape, own.dtype, own.device):
             return False
         return bool(tensor.untyped_storage().nbytes() >= self._needs.get(name, 0))
-
-
-class Handles:
-    """The ``tensors`` that calls pass on; allocates and frees in place of omitted calls."""
-
-    def __init__(self, device: Device) -> None:
-        self.tensors: Tensors = {}
-        self._device = device
-        self._touched: Tensors = {}
-
-    def apply(self, events: Sequence[Sequence[int]]) -> None:
-        """Allocate ``[handle, bytes]``; free a handle for 0 bytes, and all for handle -1."""
-        for handle, size_bytes in events:
-            if size_bytes:
-                self._touched[handle] = self._device.touched(size_bytes)
-            elif handle >= 0:
-                self.tensors.pop(handle, None)
-                self._touched.pop(handle, None)
-            else:
-                self.clear()
-
-    def clear(self) -> None:
-        """Free everything."""
-        self.tensors.clear()
-        self._touched.clear()
 
 
 class PieceStep(PortableStep):

@@ -12,7 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from bricks.backends.torch.cuda_calls.layers import dropped_share
 from bricks.backends.torch.cuda_calls.listing import (
@@ -31,16 +31,6 @@ _FUSED = "_scaled_dot_product_flash_attention_for_cpu"
 def fuse_attention(listing: CallListing) -> int:
     """Replace attention by CUDA's kernels; return the number of attentions."""
     strides: dict[str, Strides] = {}
-    count = _replace_fused(listing, strides)
-    replaced = _Replaced(listing, strides)
-    for each in composed(listing):
-        count += replaced.note(each)
-    listing.substitute(replaced.changes, replaced.renamed)
-    relayout(listing, strides)
-    return count
-
-
-def _replace_fused(listing: CallListing, strides: dict[str, Strides]) -> int:
     kernels: dict[str, tuple[FusedAttention, Attention]] = {}
     calls: list[IssuedCall] = []
     for call in listing.calls:
@@ -63,7 +53,13 @@ def _replace_fused(listing: CallListing, strides: dict[str, Strides]) -> int:
             strides |= kernel.gradient_strides(attention, call.outputs)
         calls += others
     listing.calls = calls
-    return len(kernels)
+    count = len(kernels)
+    replaced = _Replaced(listing, strides)
+    for each in composed(listing):
+        count += replaced.note(each)
+    listing.substitute(replaced.changes, replaced.renamed)
+    relayout(listing, strides)
+    return count
 
 
 @dataclass(slots=True)
@@ -154,22 +150,18 @@ def composed(listing: CallListing) -> Iterator[Composed]:
         following = calls[softmax + 1]  # the backward pass may read a detached value
         kept = (following if following.operator == "detach" else calls[softmax]).outputs[0]
         backward = backwards.get(kept)
-        if backward is None and listing.training:
+        if backward is not None:
+            span = calls[backward.start : backward.stop]
+            values = next(call for call in span if call.operator == "view" and call is not span[0])
+            gradients = (span[-1].outputs[0], span[-2].outputs[0], values.outputs[0])
+            gradient = span[0].positional[0]
+            found = Composed(attention, forward, backward, gradient, gradients)
+        elif listing.training:
             continue
-        found = _composed(calls, attention, forward, backward)
+        else:
+            found = Composed(attention, forward, None, None, ())
         if _closed(calls, found):
             yield found
-
-
-def _composed(
-    calls: list[IssuedCall], attention: Attention, forward: range, backward: range | None
-) -> Composed:
-    if backward is None:
-        return Composed(attention, forward, None, None, ())
-    span = calls[backward.start : backward.stop]
-    values = next(call for call in span if call.operator == "view" and call is not span[0])
-    gradients = (span[-1].outputs[0], span[-2].outputs[0], values.outputs[0])
-    return Composed(attention, forward, backward, span[0].positional[0], gradients)
 
 
 def _attention_math(listing: CallListing, span: list[IssuedCall]) -> Attention:
@@ -236,13 +228,23 @@ class Attention:
 class FusedAttention(ABC):
     """A fused kernel; ``kept`` are values that its backward pass reads, by the output's name."""
 
+    _NAME: ClassVar[str]
+
     listing: CallListing
     kept: dict[str, tuple[Operand, ...]] = field(default_factory=dict)
     masks: dict[str, Operand] = field(default_factory=dict)
 
-    @abstractmethod
     def forward(self, attention: Attention) -> list[IssuedCall]:
         """Return the calls of the forward pass."""
+        before, mask = self._mask(attention)
+        read = (attention.query, attention.key, attention.value)
+        arguments = [*read, mask, self.listing.training, *_optional(attention)]
+        outputs = (attention.output, *self._further(attention))
+        return [*before, IssuedCall(self._NAME, arguments, outputs, _named(attention))]
+
+    @abstractmethod
+    def _further(self, attention: Attention) -> Sequence[str]:
+        """The results after the output; those that the backward pass reads are noted as kept."""
 
     @abstractmethod
     def backward(
@@ -305,19 +307,13 @@ class EfficientKernel(FusedAttention):
     _NAME = "_scaled_dot_product_efficient_attention"
     _ALIGNED = 32
 
-    def forward(self, attention: Attention) -> list[IssuedCall]:
-        """Return the calls of the forward pass."""
-        before, mask = self._mask(attention)
-        keep = self.listing.training
+    def _further(self, attention: Attention) -> Sequence[str]:
         *outer, length, _ = self._shape(attention.query)
-        padded = -(-length // self._ALIGNED) * self._ALIGNED if keep else 0
+        padded = -(-length // self._ALIGNED) * self._ALIGNED if self.listing.training else 0
         sums = self._sums("logsumexp", (*outer, padded))
         kept = (sums, self._scalar("seed"), self._scalar("offset"))
         self.kept[attention.output] = kept
-        arguments: list[Any] = [attention.query, attention.key, attention.value, mask, keep]
-        outputs = (attention.output, *(operand.value for operand in kept))
-        arguments += _optional(attention)
-        return [*before, IssuedCall(self._NAME, arguments, outputs, _named(attention))]
+        return [operand.value for operand in kept]
 
     def backward(
         self, attention: Attention, gradient: Operand, output: Operand, gradients: Sequence[str]
@@ -344,19 +340,14 @@ class CudnnKernel(FusedAttention):
 
     _NAME = "_scaled_dot_product_cudnn_attention"
 
-    def forward(self, attention: Attention) -> list[IssuedCall]:
-        """Return the calls of the forward pass."""
-        before, mask = self._mask(attention)
+    def _further(self, attention: Attention) -> Sequence[str]:
         keep = self.listing.training
         *outer, length, _ = self._shape(attention.query)
         sums = (self._sums("logsumexp", (*outer, length, 1)),) if keep else ()
         seeds = self._scalar("seed"), self._scalar("offset")
         self.kept[attention.output] = (*sums, *seeds)
-        arguments: list[Any] = [attention.query, attention.key, attention.value, mask, keep]
         names = [operand.value for operand in (*sums, *seeds)]
-        outputs = (attention.output, names[0] if keep else "", "", "", *names[-2:], "")
-        arguments += _optional(attention)
-        return [*before, IssuedCall(self._NAME, arguments, outputs, _named(attention))]
+        return (names[0] if keep else "", "", "", *names[-2:], "")
 
     def backward(
         self, attention: Attention, gradient: Operand, output: Operand, gradients: Sequence[str]

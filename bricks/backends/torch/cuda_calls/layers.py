@@ -11,14 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from bricks.backends.torch.cuda_calls.listing import IssuedCall, Operand, stretches
+from bricks.backends.torch.cuda_calls.listing import CallListing, IssuedCall, Operand, stretches
 from bricks.graph.program import contiguous
 from bricks.graph.types import TensorType
-
-if TYPE_CHECKING:
-    from bricks.backends.torch.cuda_calls.listing import CallListing
 
 _ROOT = r"pow\.Tensor_Scalar mean\.dim add_\.Scalar rsqrt (?:detach )?mul\.Tensor mul\.Tensor "
 # Half precision is computed in float32.
@@ -148,19 +145,16 @@ def _backwards(calls: list[IssuedCall]) -> Iterator[tuple[range, _Backward]]:
         half = own[0].operator == "_to_copy"
         if half and own[-1].operator == "add.Tensor" and not own[-1].reads(own[-2].outputs[0]):
             span, own = span[:-1], own[:-1]
-        yield span, _rms_norm_backward(own, half)
-
-
-def _rms_norm_backward(calls: list[IssuedCall], half: bool) -> _Backward:
-    weights, root = [call for call in calls if call.operator == "detach"]
-    sums = [call for call in calls if call.operator == "add.Tensor"]
-    # In half precision the last sum adds the residual connection's gradient, else the first does.
-    added = None if len(sums) == 1 else sums[-1 if half else 0]
-    result = calls[-1].outputs[0]
-    if added is None:
-        return _Backward(calls[0].positional[0], root, weights, None, result, result)
-    summand = added.positional[1].value if half else added.outputs[0]
-    return _Backward(calls[0].positional[0], root, weights, added.positional[0], summand, result)
+        weights, root = [call for call in own if call.operator == "detach"]
+        sums = [call for call in own if call.operator == "add.Tensor"]
+        # In half precision the last sum adds the residual connection's gradient, else the first.
+        added = None if len(sums) == 1 else sums[-1 if half else 0]
+        gradient, result = own[0].positional[0], own[-1].outputs[0]
+        if added is None:
+            yield span, _Backward(gradient, root, weights, None, result, result)
+            continue
+        summand = added.positional[1].value if half else added.outputs[0]
+        yield span, _Backward(gradient, root, weights, added.positional[0], summand, result)
 
 
 def use_cudnn(listing: CallListing) -> int:
@@ -224,7 +218,15 @@ def fuse_dropout(listing: CallListing) -> int:
     while at < len(rest):
         window = rest[at : at + len(_DRAWN)]
         if _is_dropout(window):
-            calls.append(_fused(listing, window, shares))
+            _, drawn, divided, product = window
+            mask, share = divided.outputs[0], dropped_share(drawn)
+            shares[mask] = share
+            listing.types[mask] = replace(listing.types[mask], dtype="BOOL")
+            arguments: list[Any] = [product.positional[0], share, True]
+            freed = tuple(name for call in window for name in call.freed)
+            outputs, phase = (product.outputs[0], mask), product.phase
+            fused = IssuedCall("native_dropout", arguments, outputs, phase=phase, freed=freed)
+            calls.append(fused)
             at += len(_DRAWN)
         else:
             calls.append(rest[at])
@@ -251,19 +253,6 @@ def dropped_share(drawn: IssuedCall) -> float:
     """The share of zeros that a call of ``bernoulli_`` draws, as the user wrote it."""
     kept = drawn.positional[1] if len(drawn.positional) > 1 else 0.5
     return round(1 - kept, 12)
-
-
-def _fused(
-    listing: CallListing, window: Sequence[IssuedCall], shares: dict[str, float]
-) -> IssuedCall:
-    _, drawn, divided, product = window
-    mask, share = divided.outputs[0], dropped_share(drawn)
-    shares[mask] = share
-    listing.types[mask] = replace(listing.types[mask], dtype="BOOL")
-    arguments: list[Any] = [product.positional[0], share, True]
-    freed = tuple(name for call in window for name in call.freed)
-    outputs = (product.outputs[0], mask)
-    return IssuedCall("native_dropout", arguments, outputs, phase=product.phase, freed=freed)
 
 
 def _dropout_backward(call: IssuedCall, shares: dict[str, float]) -> Sequence[IssuedCall] | None:

@@ -16,7 +16,13 @@ from bricks.backends.torch.cuda_calls.layers import (
     size_bags,
     use_cudnn,
 )
-from bricks.backends.torch.cuda_calls.listing import CallListing, listing_of, settle, write
+from bricks.backends.torch.cuda_calls.listing import (
+    CallListing,
+    IssuedCall,
+    listing_of,
+    settle,
+    write,
+)
 from bricks.backends.torch.cuda_calls.optimizers import update_lists
 from bricks.graph.call import INFERENCE
 from bricks.graph.host_calls import note_host_calls
@@ -25,7 +31,6 @@ from bricks.graph.program import origin_of
 if TYPE_CHECKING:
     import onnx
 
-    from bricks.backends.torch.cuda_calls.listing import IssuedCall
 
 _CPU, _GPU = {"device": "cpu"}, {"device": "cuda"}
 

@@ -62,8 +62,6 @@ _WARM_UP = 3
 
 # The elements written after each gradient: more than the caches of a core.
 _EVICTING = 4 * ALL_BYTES // 4
-# Steps until DDP has rebuilt its buckets.
-_FIRST = 3
 # Latencies are positive.
 _LEAST_S = 1e-9
 
@@ -325,7 +323,7 @@ class ReplicatedSteps(OwnMemory):
         module = _Chain(gradients, elements)
         self._isolated: nn.Module = module
         self._replicated: nn.Module = DistributedDataParallel(copy.deepcopy(module))
-        for _ in range(_FIRST):
+        for _ in range(_WARM_UP):
             self._step_s(self._replicated)
 
     def sample(self) -> Sample:

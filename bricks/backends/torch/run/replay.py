@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 
 from bricks.backends.base import Binding, RotatingInputs
 from bricks.backends.torch.calls import ReplayedCall, storage_key
-from bricks.backends.torch.device import PROCESSOR, Device
+from bricks.backends.torch.device import PROCESSOR, Device, TensorHandles
 from bricks.backends.torch.recomputation import Recomputation
 from bricks.backends.torch.record import CallRecorder
 from bricks.backends.torch.recorded_values import program_tensors
@@ -43,9 +43,6 @@ if TYPE_CHECKING:
     from bricks.backends.torch.call_data import TensorRecipes
     from bricks.backends.torch.entry import Program
     from bricks.graph.sketch import Sketch
-
-# The tensors that calls pass to each other, by handle.
-TensorHandles = dict[int, torch.Tensor]
 
 
 def replayed(node: onnx.NodeProto) -> ReplayedCall:

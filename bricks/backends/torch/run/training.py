@@ -262,22 +262,17 @@ def copy_batch(program: Program, batch: Any, number: int, buffers: Sequence[torc
                 or tensor.shape != buffer.shape
                 or tensor.dtype != buffer.dtype
             ):
-                raise _mismatch(program, number, position, buffer, tensor)
+                count = len(program.inputs)
+                name = f"input {position}" if position < count else f"target {position - count}"
+                content = f"a {type(tensor).__name__}"
+                if isinstance(tensor, torch.Tensor):
+                    content = f"{tuple(tensor.shape)} of {tensor.dtype}"
+                raise BackendError(
+                    f"{program.entry}: its batch {number} has {content} for {name}, which is"
+                    f" {tuple(buffer.shape)} of {buffer.dtype}: let all batches be alike"
+                    " (drop_last=True)"
+                )
             buffer.copy_(tensor)
-
-
-def _mismatch(
-    program: Program, number: int, position: int, buffer: torch.Tensor, tensor: Any
-) -> BackendError:
-    count = len(program.inputs)
-    name = f"input {position}" if position < count else f"target {position - count}"
-    content = f"a {type(tensor).__name__}"
-    if isinstance(tensor, torch.Tensor):
-        content = f"{tuple(tensor.shape)} of {tensor.dtype}"
-    return BackendError(
-        f"{program.entry}: its batch {number} has {content} for {name}, which is"
-        f" {tuple(buffer.shape)} of {buffer.dtype}: let all batches be alike (drop_last=True)"
-    )
 
 
 def seed_generators(seed: int) -> None:

@@ -17,9 +17,15 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from bricks.backends.profiler_trace import ProfilerTrace, TracedArgument, TracedCall, TracedPhase
+from bricks.backends.profiler_trace import (
+    ProfilerTrace,
+    TracedArgument,
+    TracedCall,
+    TracedDevice,
+    TracedPhase,
+)
 from bricks.backends.torch.trace.signatures import Parameter, Signature, signatures
 from bricks.backends.torch.trace.trace_file import (
     ANNOTATIONS,
@@ -37,9 +43,6 @@ from bricks.backends.torch.trace.trace_file import (
 from bricks.errors import printable
 from bricks.graph.call import BACKWARD, FORWARD, INFERENCE, OPTIMIZER
 from bricks.units.sample import Kernel, Sample
-
-if TYPE_CHECKING:
-    from bricks.backends.profiler_trace import TracedDevice
 
 # Samples are positive; a clock of whole microseconds shows none of a short call.
 _SHORTEST_US = 1e-3
