@@ -115,7 +115,6 @@ def groups(graph: Graph, fused: Symbol) -> list[Group]:
 
 
 def _operators(symbol: Mapping[str, Any]) -> Iterator[list[str]]:
-    """The names of the symbols in each operator, including those inside fused operators."""
     for node in symbol["nodes"]:
         inside = [
             name

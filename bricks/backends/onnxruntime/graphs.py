@@ -255,7 +255,6 @@ def rewritten_bytes(graph: Graph) -> int:
 
 
 def _folds(after: onnx.NodeProto, node: onnx.NodeProto, graph: Graph) -> bool:
-    """Whether ``after``, the only reader of ``node``, becomes a part of it."""
     if default_domain(after.domain):
         return False
     if after.op_type == "BatchNormalization":

@@ -359,7 +359,6 @@ class GeneratingSession:
         return runs_s, between_s
 
     def _reserved(self, name: str, type_: TensorType) -> np.ndarray:
-        """Bytes for a value of this type: the same as before if these are enough."""
         if len(self._memory.get(name, ())) < type_.size_bytes:
             self._memory[name] = np.zeros(type_.size_bytes, np.uint8)
         return self._memory[name]

@@ -130,7 +130,6 @@ def measured(compiler: Compiler) -> CallOverhead:
 
 
 def _bound(compiled: ov.CompiledModel) -> BoundRequest:
-    """A compiled model of one input, which reads ones."""
     request = compiled.create_infer_request()
     shape = list(compiled.inputs[0].get_shape())
     request.set_input_tensor(ov.Tensor(np.ones(shape, np.float32)))

@@ -215,7 +215,6 @@ def own_shapes(model: ov.Model, graph: Graph) -> dict[str, TensorType]:
 
 
 def _in_context(kernel: CompiledKernel, sources: Sequence[CompiledKernel]) -> CompiledKernel:
-    """``kernel`` with the properties that follow from the kernels whose outputs it reads."""
     return replace(
         kernel,
         constant=all(k.constant for k in sources) if sources else kernel.constant,

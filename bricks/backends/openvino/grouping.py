@@ -362,7 +362,6 @@ class Merging:
         return linked(self.execution, [*groups, *near])
 
     def _grown(self, groups: Sequence[Group], group: Group, near: Sequence[int]) -> Group:
-        """The group of which ``group`` is part once it is merged with the nodes ``near``."""
         merged = self._with_neighbours(groups, {group: near})
         return next(larger for larger in merged if group[0] in larger)
 

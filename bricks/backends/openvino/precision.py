@@ -217,7 +217,6 @@ def with_fake_quantised_inputs(proto: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _fake_quantize(node: onnx.NodeProto, limits: tuple[int, int]) -> Iterator[onnx.NodeProto]:
-    """Nodes that compute the same as a DequantizeLinear of integers between ``limits``."""
     target, scale = node.output[0], node.input[1]
     number = f"{target}:number"
     yield helper.make_node("Cast", [node.input[0]], [number], to=_FLOAT)

@@ -122,7 +122,6 @@ def _shapes(argument: Any, node: onnx.NodeProto, types: Mapping[str, TensorType]
 
 
 def _assign(argument: Any, bound: Any, node: onnx.NodeProto, bounds: dict[str, int]) -> None:
-    """Note the least bound of each tensor in a recorded argument."""
     if isinstance(argument, list):
         for item, limit in zip(argument, bound, strict=False):
             _assign(item, limit, node, bounds)

@@ -161,7 +161,6 @@ class _WrittenStep:
         return self._rotated(turned, *rotations) if rotations else turned
 
     def _rotated(self, value: Operand, cosines: Operand, sines: Operand) -> Operand:
-        """``value`` with the first elements of each head rotated by its position."""
         tape, width = self.tape, self.tape.shape(cosines)[-1]
         head = self.of.head
         if width == head:

@@ -144,7 +144,6 @@ class _NodeStep:
 
 
 def _attribute(attribute: onnx.AttributeProto) -> Any:
-    """Return the value of an attribute: strings as ``str``, tensors as arrays, lists as lists."""
     value = helper.get_attribute_value(attribute)
     if isinstance(value, onnx.TensorProto):
         return numpy_helper.to_array(value)

@@ -199,7 +199,6 @@ class TorchWalked(PortableWalk):
         ]
 
     def _paced(self, runs: Sequence[Callable[[], Sample]]) -> list[Sample]:
-        """Make all runs, waiting for the device every so often; a sample of each."""
         samples = []
         for number, run in enumerate(runs):
             if number % _PACE == 0:

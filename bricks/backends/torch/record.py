@@ -212,7 +212,6 @@ class CallRecorder(TorchDispatchMode):
         self._append(made, inputs, outputs)
 
     def _made(self, operator: str, tensor: torch.Tensor, wrote: bool) -> str:
-        """Name a new value: a result, or the contents of an argument after the call ``wrote``."""
         stem = f"{operator.partition('.')[0]}_{len(self.nodes)}"
         return self._values.add_result(tensor, stem, wrote=wrote)
 

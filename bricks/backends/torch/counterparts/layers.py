@@ -96,7 +96,6 @@ def _pool_window(n: TorchNode) -> tuple[list[int], list[int], list[int], list[in
 
 
 def _more_than_half(kernel: Sequence[int], begin: Sequence[int]) -> bool:
-    """Whether PyTorch's pools refuse the padding."""
     return any(2 * b > k for k, b in zip(kernel, begin, strict=True))
 
 

@@ -271,7 +271,6 @@ class FusedAttention(ABC):
         return self.listing.types[operand.value].shape
 
     def _mask(self, attention: Attention) -> tuple[list[IssuedCall], Operand | None]:
-        """Calls that expand the mask to all scores, and the expanded mask."""
         mask = attention.mask
         if mask is None:
             return [], None

@@ -256,7 +256,6 @@ def dropped_share(drawn: IssuedCall) -> float:
 
 
 def _dropout_backward(call: IssuedCall, shares: dict[str, float]) -> Sequence[IssuedCall] | None:
-    """The gradient is multiplied with a mask that a fused dropout has kept."""
     masks = [o for o in call.operands if o.value in shares]
     if call.operator != "mul.Tensor" or not masks:
         return None

@@ -271,7 +271,6 @@ class TorchDistributedStep:
         self._step()
 
     def _step(self) -> None:
-        """Run one step of the program, or accumulate the gradients of several batches."""
         program = self._program
         if self._accumulation == 1:
             program.step()

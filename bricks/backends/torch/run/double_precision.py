@@ -170,7 +170,6 @@ class ProgramInDouble:
         return replace(program, compiled=None)
 
     def _stepped(self, program: Program) -> tuple[dict[str, np.ndarray], bool]:
-        """Return results by name, and whether the step drew random numbers."""
         with self._step_of(program):
             before = torch.get_rng_state()
             result = program.step()

@@ -140,7 +140,6 @@ def item_orders(program: Program, epochs: int) -> ItemOrders:
 
 
 def _item_digests(data: Any) -> list[bytes]:
-    """Return a digest of each item of a loader's data set; none unless items are tensors."""
     data_set: Any = getattr(data, "dataset", None)
     if not hasattr(data_set, "__getitem__") or not hasattr(data_set, "__len__"):
         return []

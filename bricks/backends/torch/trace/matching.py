@@ -221,7 +221,6 @@ def _is_tensor(known: BrickCall, argument: Any, traced: TracedArgument) -> bool:
 
 
 def _is_number(argument: Any, traced: TracedArgument) -> bool:
-    """Whether a number, truth value, type, format, or list of these is the traced one."""
     if argument is None:
         return traced.type == _NOTHING
     if isinstance(argument, dict):

@@ -91,7 +91,6 @@ def _outermost(events: Iterable[TraceEvent]) -> list[TraceEvent]:
 
 
 def _has_kernel(event: TraceEvent) -> bool:
-    """Whether an operator is one of its own, and not made of others."""
     types = event.args.get(TYPES, ())
     overloads = signatures().get(event.name, {}).values()
     fitting = [each for each in overloads if _fits(each, types)] or list(overloads)
