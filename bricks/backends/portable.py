@@ -202,24 +202,21 @@ class PortableWalk(GroupWalk):
             if step.key not in known:
                 known.add(step.key)
                 begun(step.key)
-            if step.key not in failed:
-                reason = self._problem(step)
-                failed.update({} if reason is None else {step.key: reason})
+            if step.key in failed:
+                continue
+            try:
+                step.prepare()
+                step.run()
+                self.wait()
+            except self.memory_errors as exc:
+                # No name but ``exc``, which ends here: an exception holds the tensors of its frames.
+                text = first_line(exc if isinstance(exc, Exception) else Exception(str(exc)), 120)
+                failed[step.key] = f"out of memory: {text}"
+            except Exception as exc:  # the errors of runtimes have no common class
+                failed[step.key] = first_line(exc, 200)
         self.end()
         self.steps = [step for step in self.steps if step.key not in failed]
         return failed
-
-    def _problem(self, step: PortableStep) -> str | None:
-        try:
-            step.prepare()
-            step.run()
-            self.wait()
-        except self.memory_errors as exc:
-            shown = exc if isinstance(exc, Exception) else Exception(str(exc))
-            return f"out of memory: {first_line(shown, 120)}"
-        except Exception as exc:  # the errors of runtimes have no common class
-            return first_line(exc, 200)
-        return None
 
     def rounds(self) -> Iterator[SampledRound]:
         """A round of each brick."""

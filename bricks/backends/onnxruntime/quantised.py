@@ -38,7 +38,7 @@ def quantise(
     are signed, with a scale for each channel.
     """
     prepared = target.with_name("prepared.onnx")
-    with _silent(), _explained():
+    with _quiet():
         quantization.quant_pre_process(source, prepared, skip_symbolic_shape=True)
         if method is QuantisationMethod.DYNAMIC:
             kinds = sorted(IntegerOpsRegistry.keys() - _NOT_DYNAMIC)
@@ -69,8 +69,8 @@ class _Samples(quantization.CalibrationDataReader):  # type: ignore[misc]  # its
 
 
 @contextmanager
-def _silent() -> Iterator[None]:
-    """Show no warnings and no log of the tool."""
+def _quiet() -> Iterator[None]:
+    """Show no warnings and no log of the tool, and its errors as :class:`BackendError`."""
     ort.set_default_logger_severity(4)
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
@@ -78,14 +78,7 @@ def _silent() -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
-    finally:
-        logging.disable(before)
-
-
-@contextmanager
-def _explained() -> Iterator[None]:
-    """Turn any error of the tool into a :class:`BackendError` of one line."""
-    try:
-        yield
     except Exception as exc:  # the tool raises various errors
         raise BackendError(f"onnxruntime's tool cannot quantise it: {first_line(exc)}") from exc
+    finally:
+        logging.disable(before)

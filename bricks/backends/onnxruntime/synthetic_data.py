@@ -15,7 +15,7 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 from zlib import crc32
@@ -162,8 +162,11 @@ class SurrogateWeights:
         if self._weights.stat().st_size < size_bytes:
             os.truncate(self._weights, size_bytes)
         offsets: dict[str, int] = {}
-        with tempfile.TemporaryDirectory(dir=self._folder) as name, self._moved_to(Path(name)):
+        with tempfile.TemporaryDirectory(dir=self._folder) as name, ExitStack() as moves:
             folder = Path(name)
+            # Moved, since the runtime rejects links to weights as unsafe.
+            os.replace(self._weights, folder / WEIGHTS)
+            moves.callback(os.replace, folder / WEIGHTS, self._weights)
             with (folder / INTEGERS).open("wb") as file:
                 for name in own:
                     offsets[name] = -(-file.tell() // _ALIGNMENT) * _ALIGNMENT
@@ -178,15 +181,6 @@ class SurrogateWeights:
                     set_reference(tensor, WeightReference(location, offset, size_bytes))
             with _raised_memory_limit(sum(type_.size_bytes for type_ in types.values())):
                 yield copy, folder
-
-    @contextmanager
-    def _moved_to(self, folder: Path) -> Iterator[None]:
-        """Move the file to ``folder``, since the runtime rejects links to weights as unsafe."""
-        os.replace(self._weights, folder / WEIGHTS)
-        try:
-            yield
-        finally:
-            os.replace(folder / WEIGHTS, self._weights)
 
 
 @contextmanager

@@ -55,8 +55,6 @@ _OPENVINO = "org.openvinotoolkit"
 # OpenVINO's name of the precision.
 BFLOAT16 = "bf16"
 
-_FLOAT_NAME = "FLOAT"
-
 
 def in_float32(graph: Graph) -> Graph:
     """``graph`` with all other floating-point values in float32, but for its inputs and outputs.
@@ -318,7 +316,7 @@ def _stored(graph: Graph, kernels: Sequence[CompiledKernel]) -> set[str]:
         inside = kernel.positions if kernel else frozenset()
         for output, name in enumerate(node.output):
             type_ = graph.types.get(name)
-            if not isinstance(type_, TensorType) or type_.dtype != _FLOAT_NAME or name in kept:
+            if not isinstance(type_, TensorType) or type_.dtype != "FLOAT" or name in kept:
                 continue
             if kernel:
                 precisions = kernel.output_precisions
