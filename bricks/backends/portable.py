@@ -209,7 +209,7 @@ class PortableWalk(GroupWalk):
                 step.run()
                 self.wait()
             except self.memory_errors as exc:
-                # No name but ``exc``, which ends here: an exception holds the tensors of its frames.
+                # No name outlives ``exc``, which holds the tensors of its frames.
                 text = first_line(exc if isinstance(exc, Exception) else Exception(str(exc)), 120)
                 failed[step.key] = f"out of memory: {text}"
             except Exception as exc:  # the errors of runtimes have no common class

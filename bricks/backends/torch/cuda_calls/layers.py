@@ -41,6 +41,7 @@ _SAMPLES = {True: 880_801, False: 65_535}
 # multiplies it with the input.
 _DRAWN = ("empty_like", "bernoulli_.float", "div_.Scalar", "mul.Tensor")
 
+# The mode of embedding bags that takes maxima.
 _MAX = 2
 
 
