@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -93,7 +93,7 @@ class FakeBackend(Backend, Profiler, StandaloneLoader, SizeLoader, Communicator,
 
     def instruments(self) -> FakeInstruments:
         """Instruments with made-up latencies, too."""
-        return FakeInstruments(lambda latency_s: FakeBoundModel(FakeModel(latency_s)))
+        return FakeInstruments()
 
     def sign_sensitive(self, operator: str) -> bool:
         """False: latencies do not depend on data."""
@@ -371,14 +371,11 @@ def _fault(graph: Graph) -> str | None:
 
 
 class FakeInstruments(Instruments):
-    """Instruments with fixed latencies; ``bound`` makes a model of a latency in seconds."""
-
-    def __init__(self, bound: Callable[[float], BoundModel]) -> None:
-        self._bound = bound
+    """Instruments with fixed latencies."""
 
     def eviction_read(self, memory: np.ndarray) -> BoundModel:
         """A model that reads nothing."""
-        return self._bound(READ_S)
+        return FakeBoundModel(FakeModel(READ_S))
 
 
 class FakeCollectives:

@@ -261,21 +261,15 @@ def attended(tape: Tape, query: Operand, key: Operand, value: Operand, *, causal
     kernel: FusedAttention | None = kernel_for(tape.listing, attention)
     if isinstance(kernel, CudnnKernel):
         calls = kernel.forward(attention)
-    else:
-        calls = [_flash(tape, attention)]
+    else:  # flash attention, which takes wider heads than cuDNN
+        name, (texts, heads, tokens, _) = "_scaled_dot_product_flash_attention", shape
+        sums = tape.new("logsumexp", (texts, heads, tokens), "FLOAT")
+        seeds = [tape.new("rng_state", each, "UINT64") for each in ((2,), ())]
+        outputs = (output, sums, "", "", *seeds, "")
+        arguments = [query, key, value, *([0.0, True] if causal else [])]
+        calls = [IssuedCall(name, arguments, outputs)]
     tape.listing.calls += [replace(call, phase=FORWARD) for call in calls]
     return Operand(output, 0, strides)
-
-
-def _flash(tape: Tape, of: Attention) -> IssuedCall:
-    """Flash attention, which takes wider heads than cuDNN."""
-    name = "_scaled_dot_product_flash_attention"
-    texts, heads, tokens, _ = tape.shape(of.query)
-    sums = tape.new("logsumexp", (texts, heads, tokens), "FLOAT")
-    seeds = [tape.new("rng_state", shape, "UINT64") for shape in ((2,), ())]
-    outputs = (of.output, sums, "", "", *seeds, "")
-    arguments = [of.query, of.key, of.value, *([0.0, True] if of.causal else [])]
-    return IssuedCall(name, arguments, outputs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,9 @@ WARM_UP = 2
 class CallRecorder(TorchDispatchMode):
     """Records calls of one step while it is active; ``nodes`` are the calls so far.
 
-    With ``sketched``, it also sketches the values on which the time of calls depends.
+    ``begins`` are the tensors with which the step begins, ``numbers`` the scalar arguments of each
+    call that do not change its work, both by the name of the value. With ``sketched``, it also
+    sketches the values on which the time of calls depends.
     """
 
     @classmethod
@@ -75,7 +77,8 @@ class CallRecorder(TorchDispatchMode):
         self._module: ModuleTensors | None = None
         self.nodes: list[onnx.NodeProto] = []
         self._freed: dict[int, list[str]] = defaultdict(list)  # by the number of the call before
-        self._scalars: dict[str, list[float]] = {}
+        self.begins: Mapping[str, torch.Tensor] = self._values.begins
+        self.numbers: dict[str, list[float]] = {}
         self._generator = GeneratorStates()
         tensors = program_tensors(program)
         self._sizes_bytes = sizes_bytes(tensors)
@@ -104,16 +107,6 @@ class CallRecorder(TorchDispatchMode):
     def mark(self, phase: str) -> None:
         """Assign the next calls to ``phase``."""
         self._phase = phase
-
-    @property
-    def begins(self) -> Mapping[str, torch.Tensor]:
-        """The tensors with which the step begins, by name."""
-        return self._values.begins
-
-    @property
-    def numbers(self) -> Mapping[str, Sequence[float]]:
-        """The scalar arguments of each call that do not change its work, by the value's name."""
-        return self._scalars
 
     def latest(self, tensor: torch.Tensor) -> str:
         """Return the name of the value in a tensor; empty if no call made it."""
@@ -202,8 +195,8 @@ class CallRecorder(TorchDispatchMode):
                 outputs.append(self._made(operator, tensor, True))
                 aliases.append(_position(storages, tensor))
         if call.scalars:
-            name = f"numbers{len(self._scalars)}"
-            self._scalars[name] = call.scalars
+            name = f"numbers{len(self.numbers)}"
+            self.numbers[name] = call.scalars
             inputs.append(name)
         shared = tuple(aliases) if any(a >= 0 for a in aliases) else ()
         on_host = self._on_gpu and bool(call.tensors)
@@ -268,7 +261,7 @@ class CallRecorder(TorchDispatchMode):
         inputs += integers
         weights += [
             helper.make_tensor(name, TensorProto.DOUBLE, [len(numbers)], numbers)
-            for name, numbers in self._scalars.items()
+            for name, numbers in self.numbers.items()
         ]
         outputs = list(dict.fromkeys(self._outputs))
         for state in self._generator.saved:

@@ -305,11 +305,6 @@ class GeneratorState:
     name: str = ""
     restored: int = -1
 
-    @property
-    def saved(self) -> bool:
-        """Whether a call of the step saves the state."""
-        return bool(self.name) and not self.external
-
 
 class GeneratorStates:
     """The states of PyTorch's default generator in a step, by their digests."""
@@ -338,7 +333,7 @@ class GeneratorStates:
     @property
     def saved(self) -> list[GeneratorState]:
         """The states that calls of the step save and restore."""
-        return [state for state in self._states.values() if state.saved]
+        return [s for s in self._states.values() if s.name and not s.external]
 
     def with_saves(self, calls: Sequence[onnx.NodeProto]) -> list[onnx.NodeProto]:
         """Return ``calls`` with those that save a state, each after the call that leads to it."""

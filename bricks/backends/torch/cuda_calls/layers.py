@@ -72,7 +72,8 @@ class _Norm:
 def fuse_rms_norm(listing: CallListing) -> int:
     """Replace norms by the fused kernels; return the number of norms in the forward pass."""
     calls = listing.calls
-    backwards = {back.kept: (span, back) for span, back in _backwards(calls)}
+    # By the value of the root that the forward pass keeps.
+    backwards = {b.root.positional[0].value: (span, b) for span, b in _backwards(calls)}
     changes: dict[range, list[IssuedCall]] = {}
     count = 0
     for span, norm in _norms(listing):
@@ -118,12 +119,6 @@ class _Backward:
     residual: Operand | None
     summand: str
     result: str
-
-    @property
-    def kept(self) -> str:
-        """The value of the root that the forward pass keeps."""
-        value: str = self.root.positional[0].value
-        return value
 
     def calls(self, norm: _Norm, root: Operand) -> list[IssuedCall]:
         """The fused kernel, then the sum with a residual connection's gradient."""

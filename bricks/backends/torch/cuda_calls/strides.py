@@ -189,23 +189,20 @@ class _SettledLayouts:
         shape = self.listing.types[first.value].shape
         if call.name in VIEWS:
             strides = VIEWS[call.name](shape, first.strides, call.positional[1:])
-            if strides is None:
-                return self._copied(call, first, shape)
+            if strides is None:  # a reshape that no view can have: a copy, then a view
+                copy = self.listing.new("clone", self.listing.types[first.value].dtype, shape)
+                cloned = replace(
+                    call, operator="clone", positional=[first], named=dict(_CONTIGUOUS),
+                    outputs=(copy,), shared={}, freed=(),
+                )  # fmt: skip
+                output = call.outputs[0]
+                self.strides[output] = contiguous(self.listing.types[output].shape)
+                read = [Operand(copy, 0, contiguous(shape)), *call.positional[1:]]
+                shared = {output: copy}
+                view = replace(call, operator="_unsafe_view", positional=read, shared=shared)
+                return [cloned, view]
             self.strides.update({output: strides for output in call.outputs})
         elif call.name.strip("_") in _ELEMENTWISE:
             equal = [name for name in call.outputs if self.listing.types[name].shape == shape]
             self.strides.update({output: first.strides for output in equal})
         return [call]
-
-    def _copied(self, call: IssuedCall, source: Operand, shape: Sequence[int]) -> list[IssuedCall]:
-        """A reshape of a tensor that no view can have: a copy, then a view."""
-        copy = self.listing.new("clone", self.listing.types[source.value].dtype, shape)
-        cloned = replace(
-            call, operator="clone", positional=[source], named=dict(_CONTIGUOUS),
-            outputs=(copy,), shared={}, freed=(),
-        )  # fmt: skip
-        output = call.outputs[0]
-        self.strides[output] = contiguous(self.listing.types[output].shape)
-        arguments = [Operand(copy, 0, contiguous(shape)), *call.positional[1:]]
-        view = replace(call, operator="_unsafe_view", positional=arguments, shared={output: copy})
-        return [cloned, view]

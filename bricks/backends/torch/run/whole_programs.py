@@ -169,7 +169,11 @@ class ProfiledSteps:
 
     def __init__(self, program: Program, nodes: Sequence[onnx.NodeProto]) -> None:
         self._program = program
-        self._calls = [(node.name, node.op_type, _title(node)) for node in nodes]
+        self._calls = []
+        for node in nodes:
+            call = call_of(node)
+            title = f"{call.namespace}::{call.operator.partition('.')[0]}"  # in the profiler
+            self._calls.append((node.name, node.op_type, title))
         self._runs: list[tuple[float, list[Any]]] = []
         with users_errors(program.entry):
             for _ in range(WARM_UP):
@@ -211,8 +215,3 @@ class ProfiledSteps:
                 )
             )
         return matched
-
-
-def _title(node: onnx.NodeProto) -> str:
-    call = call_of(node)
-    return f"{call.namespace}::{call.operator.partition('.')[0]}"
