@@ -8,6 +8,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import cycle
 from typing import Any
 
@@ -188,9 +189,9 @@ class TorchWalked(PortableWalk):
         """A sample of each timed step; on a GPU with its kernels, in a pass of their own."""
         if not self._on_gpu:
             return super().sampled()
-        samples = self._paced([_prepared(step) for step in self.steps])
+        samples = self._paced([partial(_prepared, step) for step in self.steps])
         self.end()
-        kernels = self._device.kernels([_prepared(step) for step in self.steps])
+        kernels = self._device.kernels([partial(_prepared, step) for step in self.steps])
         self.end()
         return [
             replace(sample, kernels=tuple(own))
@@ -209,10 +210,18 @@ class TorchWalked(PortableWalk):
 
     def _in_state(self, displaced_bytes: int) -> Iterator[SampledRound]:
         """Kernels of each brick after other memory was touched; 0: after it ran itself."""
+
+        def after(step: PieceStep) -> Sample:
+            if displaced_bytes:
+                self._device.displace(displaced_bytes)
+            else:
+                step.run()
+            return step.run()
+
         left = {step.key for step in self.steps}
         first = {step.key: step for step in reversed(self._own) if step.timed}
         steps = [step.isolated() for key, step in first.items() if key in left]
-        runs = [self._after(displaced_bytes, step) for step in steps for _ in range(_RUNS)]
+        runs = [partial(after, step) for step in steps for _ in range(_RUNS)]
         self.conditions.begin()
         samples = self._paced(runs)
         kernels = self._device.kernels(runs)
@@ -222,16 +231,6 @@ class TorchWalked(PortableWalk):
             known = [Sample(samples[n].host_s, tuple(kernels[n]), displaced_bytes) for n in own]
             if any(sample.kernels for sample in known):
                 yield SampledRound(step.key, known, observed)
-
-    def _after(self, displaced_bytes: int, step: PieceStep) -> Callable[[], Sample]:
-        def run() -> Sample:
-            if displaced_bytes:
-                self._device.displace(displaced_bytes)
-            else:
-                step.run()
-            return step.run()
-
-        return run
 
 
 def loaded_group(
@@ -247,10 +246,6 @@ def loaded_group(
         raise OutOfMemory(str(exc)) from exc
 
 
-def _prepared(step: Any) -> Callable[[], Sample]:
-    def run() -> Sample:
-        step.prepare()
-        sample: Sample = step.run()
-        return sample
-
-    return run
+def _prepared(step: PortableStep) -> Sample:
+    step.prepare()
+    return step.run()
