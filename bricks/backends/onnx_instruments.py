@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle, pairwise
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 import onnx
@@ -35,14 +35,12 @@ from bricks.backends.input_values import sets_in_turn
 from bricks.backends.instruments import ROW_BYTES, Instrumented, Instruments, Preparation
 from bricks.graph.distributions import sign_pattern
 from bricks.graph.model_metadata import noted_sketches
+from bricks.graph.sketch import Sketch
 from bricks.graph.topology import all_nodes
 from bricks.graph.types import TensorType
 from bricks.graph.view import graph_of
 from bricks.system.host_conditions import CALLS, CONVOLUTION, EXCHANGE, PRODUCT, STREAM
-
-if TYPE_CHECKING:
-    from bricks.graph.sketch import Sketch
-    from bricks.units.sample import Sample
+from bricks.units.sample import Sample
 
 # The keys under which backends load the models.
 KERNEL, EVICTION_READ = "k1-{}", "eviction read"

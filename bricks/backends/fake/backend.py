@@ -31,7 +31,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 import numpy as np
@@ -52,15 +51,13 @@ from bricks.backends.onnx_instruments import KERNEL
 from bricks.backends.ranks import CollectiveTimes, Communicator
 from bricks.decompose.identity import Cutter
 from bricks.errors import BackendError
+from bricks.graph.model import Graph
 from bricks.graph.payload import is_referenced
 from bricks.graph.topology import used_values
+from bricks.graph.types import ValueType
 from bricks.graph.view import graph_of
 from bricks.system.host_conditions import KERNELS
 from bricks.units.sample import Sample
-
-if TYPE_CHECKING:
-    from bricks.graph.model import Graph
-    from bricks.graph.types import ValueType
 
 CALL_OVERHEAD_S = 2e-6
 PROFILING_S = 2e-7

@@ -21,7 +21,7 @@ import ctypes
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mxnet as mx
 import numpy as np
@@ -33,14 +33,12 @@ from bricks.backends.input_values import Own, Rotation, Turns
 from bricks.backends.mxnet.translate import Translation, groups, translate, translated
 from bricks.backends.synthetic_data import TensorInputs, TensorRuntime, results_of
 from bricks.errors import BackendError
+from bricks.graph.model import Graph
 from bricks.graph.sketch import SIGNS, SIZE
 from bricks.graph.synthesis import numpy_dtype
+from bricks.graph.types import TensorType, ValueType
 from bricks.graph.view import OpenShapes, typed_graph, without_values
 from bricks.units.sample import Sample
-
-if TYPE_CHECKING:
-    from bricks.graph.model import Graph
-    from bricks.graph.types import TensorType, ValueType
 
 # Functions of the C library, which branch on signs and sizes: on numbers around 1, the error
 # function takes several times as long as on numbers around 0.1.

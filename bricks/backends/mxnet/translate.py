@@ -13,9 +13,10 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mxnet as mx
+import numpy as np
 import onnx
 from onnx import numpy_helper
 
@@ -23,14 +24,10 @@ from bricks.backends.mxnet import arrays, layers  # noqa: F401  # they register 
 from bricks.backends.mxnet.node import OPERATORS, SourceNode, Symbol
 from bricks.backends.node_groups import Group, connected, convex
 from bricks.errors import BackendError, BricksError, first_line
+from bricks.graph.model import Graph
 from bricks.graph.payload import is_referenced
 from bricks.graph.topology import default_domain, label, used_values
 from bricks.graph.types import TensorType
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from bricks.graph.model import Graph
 
 # The name under which MXNet keeps its fusions for processors (operators of oneDNN).
 _FUSIONS = "MKLDNN"

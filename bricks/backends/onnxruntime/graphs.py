@@ -22,10 +22,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 from onnx import numpy_helper
 
 from bricks.backends.base import Evaluator, ExecutedGraph, ValueObserver, WeightObserver
@@ -38,6 +39,7 @@ from bricks.backends.onnxruntime.sessions import NONE, create_session, session_o
 from bricks.backends.onnxruntime.synthetic_data import SurrogateWeights, SyntheticData
 from bricks.backends.onnxruntime.values import run, translated, type_of_value
 from bricks.backends.synthetic_data import OBSERVED
+from bricks.graph.model import Graph
 from bricks.graph.model_metadata import known_values
 from bricks.graph.payload import is_referenced, read_inline
 from bricks.graph.sketch import SIGNS
@@ -46,11 +48,6 @@ from bricks.graph.topology import captured, default_domain, used_values
 from bricks.graph.types import TensorType, ValueType
 from bricks.graph.view import graph_of, upstream, without_values
 from bricks.operators.integer_ranges import integer_ranges
-
-if TYPE_CHECKING:
-    import onnxruntime as ort
-
-    from bricks.graph.model import Graph
 
 # On values of random signs, PRelu takes five times as long as on positive values.
 _BRANCHING = frozenset(("PRelu", "Shrink"))

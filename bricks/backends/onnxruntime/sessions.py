@@ -17,8 +17,8 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import numpy as np
 import onnx
 import onnxruntime as ort
 
@@ -27,9 +27,6 @@ from bricks.errors import BackendError
 from bricks.graph.synthesis import numpy_dtype
 from bricks.graph.types import ELEMENT_BITS, TensorType
 from bricks.graph.view import without_values
-
-if TYPE_CHECKING:
-    import numpy as np
 
 ALL, NONE = "all", "none"
 

@@ -17,9 +17,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
 import openvino as ov
 from openvino import opset13 as ops
 
@@ -40,9 +40,6 @@ from bricks.decompose.identity import is_brick
 from bricks.errors import BackendError
 from bricks.graph.model_metadata import noted_other_kernels
 from bricks.graph.view import graph_of
-
-if TYPE_CHECKING:
-    import onnx
 
 _RUNS, _WARM_UP = 200, 10
 # Widths of the products in a row: kernels of many latencies, so that rounding down to whole

@@ -9,19 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import onnx
+import openvino as ov
 
 from bricks.backends.openvino.boundary import ADAPTER
 from bricks.backends.openvino.compiled import translated
+from bricks.graph.model import Graph
 from bricks.graph.topology import captured, renamed
 from bricks.graph.types import TensorType
-
-if TYPE_CHECKING:
-    import openvino as ov
-
-    from bricks.graph.model import Graph
 
 _POSITION = re.compile(r"n(\d+)(?:\D.*)?")
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
@@ -21,14 +21,12 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from bricks.errors import BackendError
+from bricks.graph.model import Graph
 from bricks.graph.onnx_types import type_proto
 from bricks.graph.payload import is_referenced
 from bricks.graph.topology import captured, default_domain, label, subgraphs, used_values
 from bricks.graph.types import TensorType
 from bricks.operators.dependence import SMALL, steered_values, steering_inputs, value_counts
-
-if TYPE_CHECKING:
-    from bricks.graph.model import Graph
 
 _logger = logging.getLogger(__name__)
 

@@ -22,18 +22,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import onnx
 
 from bricks.backends.node_groups import Group, connected, convex
 from bricks.backends.openvino.boundary import is_channels_last
 from bricks.backends.openvino.execution import CONSTANT_NODES, PORTS, VIEW, CompiledKernel
 from bricks.backends.openvino.precision import is_storing_cast
+from bricks.graph.model import Graph
 from bricks.graph.topology import producers, used_values
-
-if TYPE_CHECKING:
-    import onnx
-
-    from bricks.graph.model import Graph
 
 # Kinds of kernels that are views where OpenVINO names no implementation, since none is needed.
 _CONCATENATION = "Concatenation"

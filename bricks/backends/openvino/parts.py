@@ -18,22 +18,18 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import networkx as nx
+import numpy as np
 import openvino as ov
 
 from bricks.backends.base import Binding, RotatingInputs
+from bricks.backends.input_values import Turns
 from bricks.backends.kernel_counters import CallOverhead, KernelCounters
 from bricks.backends.openvino.compiled import BoundRequest, Compiler, Ports, translated
 from bricks.backends.openvino.execution import CompiledKernel, kernels
 from bricks.errors import BackendError
 from bricks.units.sample import Sample
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from bricks.backends.input_values import Turns
 
 # Names of nodes end with the number of their part.
 _PART = re.compile(r"@(\d+)(?:\D|$)")

@@ -9,21 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import onnx
 
 from bricks.backends.torch.call_data import GENERATOR, QUANTIZED, TensorRecipe, TensorRecipes
 from bricks.errors import BackendError
 from bricks.graph.form import DOMAIN
 from bricks.graph.model_metadata import sketches_of
 from bricks.graph.program import TORCH_DTYPES, Port, call_of, contiguous, is_call
+from bricks.graph.sketch import Sketch
 from bricks.graph.types import ELEMENT_BITS, TensorType, ValueType
 from bricks.graph.view import graph_of, without_values
 from bricks.operators.dependence import decisive_values
-
-if TYPE_CHECKING:
-    import onnx
-
-    from bricks.graph.sketch import Sketch
 
 Shapes = Sequence[tuple[int, ...]]
 # From positional arguments (tensors as their shapes) to the bound of each integer tensor among

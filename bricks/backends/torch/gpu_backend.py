@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from statistics import median
-from typing import TYPE_CHECKING
+
+import onnx
 
 from bricks.backends.base import BindableModel, ExecutedGraph, OwnMemory
 from bricks.backends.kernel_timing import KernelTimer, launch_cost
@@ -16,12 +17,8 @@ from bricks.backends.torch.backend import TorchBackend
 from bricks.backends.torch.device import CudaDevice, launch_seconds
 from bricks.errors import BackendError
 from bricks.graph.form import DOMAIN
+from bricks.system.accelerator import AcceleratorState
 from bricks.units.sample import Kernel, Sample
-
-if TYPE_CHECKING:
-    import onnx
-
-    from bricks.system.accelerator import AcceleratorState
 
 # The domain of calls of a library for processors.
 _OF_PROCESSORS = DOMAIN + "mkldnn"

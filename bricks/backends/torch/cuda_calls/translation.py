@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import onnx
 
 from bricks.backends.programs import TranslatedProgram
 from bricks.backends.torch.cuda_calls.attention import fuse_attention
@@ -27,10 +28,6 @@ from bricks.backends.torch.cuda_calls.optimizers import update_lists
 from bricks.graph.call import INFERENCE
 from bricks.graph.host_calls import note_host_calls
 from bricks.graph.program import origin_of
-
-if TYPE_CHECKING:
-    import onnx
-
 
 _CPU, _GPU = {"device": "cpu"}, {"device": "cuda"}
 

@@ -23,8 +23,9 @@ from concurrent.futures import Future
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import onnx
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -37,9 +38,6 @@ from bricks.errors import BackendError
 from bricks.graph.form import DOMAIN
 from bricks.graph.program import ALL_BYTES, REPLICATED, call_of
 from bricks.units.sample import Sample
-
-if TYPE_CHECKING:
-    import onnx
 
 _ITEM_BYTES = 4  # gradients are float32
 

@@ -12,8 +12,9 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import onnx
 import torch
 from torch.profiler import ProfilerActivity, profile
 
@@ -27,9 +28,6 @@ from bricks.errors import BackendError
 from bricks.graph.program import Origin, call_of, origin_of
 from bricks.units.sample import Sample
 from bricks.zoo import zoo_folder
-
-if TYPE_CHECKING:
-    import onnx
 
 # The runtime of recordings that name none.
 _UNNAMED = "torch"
