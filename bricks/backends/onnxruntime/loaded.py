@@ -24,7 +24,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
@@ -33,6 +33,7 @@ import onnxruntime as ort
 from bricks.backends.base import Binding, NodeEvent, RotatingInputs
 from bricks.backends.input_values import Own, Rotation, Turns
 from bricks.backends.onnxruntime.sessions import at, default_options, static_type
+from bricks.backends.onnxruntime.synthetic_data import Inputs
 from bricks.backends.onnxruntime.values import DTYPES, PROVIDERS, to_value, translated
 from bricks.errors import BackendError
 from bricks.graph.decoder import IDS, MASK, POSITIONS, Decoder
@@ -40,9 +41,6 @@ from bricks.graph.payload import WeightReference, is_referenced, set_reference, 
 from bricks.graph.synthesis import numpy_dtype
 from bricks.graph.types import ELEMENT_BITS, TensorType, ValueType
 from bricks.units.sample import Sample
-
-if TYPE_CHECKING:
-    from bricks.backends.onnxruntime.synthetic_data import Inputs
 
 # The runtime's message about an output that is bound to memory of another shape.
 _MISINFERRED = "but the computed output shape"

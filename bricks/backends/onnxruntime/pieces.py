@@ -6,9 +6,10 @@ Must not import ONNX Runtime.
 from __future__ import annotations
 
 from base64 import b64encode
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx
 
 from bricks.errors import BackendError
 from bricks.graph.model_metadata import known_values, noted_sketches, noted_weights
@@ -21,9 +22,6 @@ from bricks.graph.synthesis import (
 from bricks.graph.types import ELEMENT_BITS, TensorType, ValueType
 from bricks.graph.view import graph_of, without_shapes, without_values
 from bricks.operators.integer_ranges import integer_ranges, rotated_inputs
-
-if TYPE_CHECKING:
-    import onnx
 
 
 def piece_of(proto: onnx.ModelProto) -> dict[str, Any]:

@@ -17,7 +17,6 @@ import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 from zlib import crc32
 
 import numpy as np
@@ -27,17 +26,15 @@ from bricks.backends.input_values import filled
 from bricks.backends.onnxruntime.sessions import at
 from bricks.backends.synthetic_data import data_key, synthetic_data
 from bricks.graph.input_values import InputMaker
+from bricks.graph.model import Graph
 from bricks.graph.model_metadata import noted_weights
 from bricks.graph.payload import WeightReference, is_referenced, set_reference, value_dtype
+from bricks.graph.sketch import Sketch
+from bricks.graph.synthesis import Pool, Range
 from bricks.graph.types import ELEMENT_BITS, TensorType, ValueType
 from bricks.graph.view import graph_of, without_values
 from bricks.graph.weights import can_be_denormal, with_denormals, with_zeros
 from bricks.operators.integer_ranges import integer_ranges
-
-if TYPE_CHECKING:
-    from bricks.graph.model import Graph
-    from bricks.graph.sketch import Sketch
-    from bricks.graph.synthesis import Pool, Range
 
 # The fan-in that the shared block is scaled for. Weights of a smaller fan-in have memory of their
 # own, scaled for them.

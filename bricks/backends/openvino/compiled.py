@@ -14,7 +14,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
@@ -22,13 +22,11 @@ import openvino as ov
 
 from bricks.backends.base import Binding, RotatingInputs
 from bricks.backends.input_values import Rotation, Turns
+from bricks.backends.synthetic_data import TensorInputs
 from bricks.errors import BackendError, BricksError, first_line
 from bricks.graph.payload import WeightReference, is_referenced, numpy_dtype, set_reference
 from bricks.graph.types import ELEMENT_BITS, TensorType
 from bricks.units.sample import Sample
-
-if TYPE_CHECKING:
-    from bricks.backends.synthetic_data import TensorInputs
 
 # The location of external data in memory; their offset is an address.
 _IN_MEMORY = "*/_ORT_MEM_ADDR_/*"

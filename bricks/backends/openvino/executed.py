@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
+import openvino as ov
 
 from bricks.backends.base import ExecutedGraph
+from bricks.backends.node_groups import Group
 from bricks.backends.openvino import grouping
 from bricks.backends.openvino.execution import (
     CONSTANT_NODES,
@@ -29,6 +31,7 @@ from bricks.backends.openvino.folding import (
     with_constant_nodes,
 )
 from bricks.backends.openvino.grouping import Execution, GroupedModel, Merging
+from bricks.backends.openvino.models import OpenvinoModels
 from bricks.backends.openvino.parts import kernels_of_each
 from bricks.backends.openvino.precision import (
     BFLOAT16,
@@ -42,18 +45,11 @@ from bricks.backends.openvino.precision import (
 from bricks.backends.openvino.rule import RULE
 from bricks.decompose.identity import Cutter
 from bricks.decompose.lowering import Contents, Lowering
+from bricks.graph.model import Graph
 from bricks.graph.topology import label
 from bricks.graph.types import TensorType
 from bricks.graph.view import graph_of, parse_model
 from bricks.operators.integer_ranges import steering_values
-
-if TYPE_CHECKING:
-    import onnx
-    import openvino as ov
-
-    from bricks.backends.node_groups import Group
-    from bricks.backends.openvino.models import OpenvinoModels
-    from bricks.graph.model import Graph
 
 # Bricks are compiled together until their weights take so many bytes.
 _COMPILED_AT_ONCE_BYTES = 1 << 28

@@ -20,20 +20,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from bricks.backends.openvino.execution import CompiledKernel
+from bricks.graph.model import Graph
 from bricks.graph.payload import is_referenced, value_dtype
 from bricks.graph.topology import captured, producers, renamed
 from bricks.graph.types import TensorType, ValueType
 from bricks.graph.view import graph_of
-
-if TYPE_CHECKING:
-    from bricks.backends.openvino.execution import CompiledKernel
-    from bricks.graph.model import Graph
 
 _CONVERTED = frozenset(("FLOAT16", "BFLOAT16", "DOUBLE"))
 _NUMBERS = {getattr(onnx.TensorProto, name) for name in _CONVERTED}

@@ -10,9 +10,10 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx
 import torch
 
 from bricks.backends.base import BindableModel, Evaluator, ExecutedGraph, Profiler, StandaloneLoader
@@ -44,6 +45,7 @@ from bricks.backends.torch.run.probes import (
     probed,
 )
 from bricks.backends.torch.run.replay import LoadedCalls, RealStep, replayed
+from bricks.backends.torch.run.tiny_programs import PhaseProbes
 from bricks.backends.torch.run.training import ProgramTraining
 from bricks.backends.torch.run.training_checks import item_orders, trajectories
 from bricks.backends.torch.run.whole_programs import (
@@ -52,22 +54,13 @@ from bricks.backends.torch.run.whole_programs import (
     StandaloneProgram,
     UserPrograms,
 )
+from bricks.backends.training_checks import GradientDeviations, ItemOrders, OptimizerTrajectories
 from bricks.errors import BackendError
 from bricks.graph.call import INFERENCE
 from bricks.graph.form import ModelForm, form_of
 from bricks.graph.program import origin_of
+from bricks.graph.types import ValueType
 from bricks.graph.view import graph_of
-
-if TYPE_CHECKING:
-    import onnx
-
-    from bricks.backends.torch.run.tiny_programs import PhaseProbes
-    from bricks.backends.training_checks import (
-        GradientDeviations,
-        ItemOrders,
-        OptimizerTrajectories,
-    )
-    from bricks.graph.types import ValueType
 
 
 class TorchBackend(

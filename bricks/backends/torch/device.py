@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
@@ -32,9 +32,7 @@ from bricks.backends.torch.trace.kernels import kernels_by_annotation, launched_
 from bricks.errors import first_line
 from bricks.system.accelerator import CPU, CUDA, AcceleratorState
 from bricks.system.nvidia import nvidia_state
-
-if TYPE_CHECKING:
-    from bricks.units.sample import Kernel
+from bricks.units.sample import Kernel
 
 _PAGE_BYTES = 4096
 

@@ -19,8 +19,9 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 import onnx
 import torch
 from onnx import TensorProto, helper
@@ -29,6 +30,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from bricks.backends.torch.call_data import GENERATOR, GET_STATE
 from bricks.backends.torch.calls import storage_key
 from bricks.backends.torch.cut import bounds_of, tensor_types
+from bricks.backends.torch.entry import Program
 from bricks.backends.torch.synthetic_tensors import fill, numbers_of
 from bricks.errors import BackendError
 from bricks.graph.call import BUFFERS, INPUTS, OPTIMIZER, PARAMETERS
@@ -38,11 +40,6 @@ from bricks.graph.types import TensorType
 from bricks.graph.view import graph_of
 from bricks.operators.dependence import dependent_arguments
 from bricks.operators.registry import operator_of
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from bricks.backends.torch.entry import Program
 
 # The names of element types in ONNX.
 ONNX_DTYPES = {getattr(torch, name): dtype for dtype, name in TORCH_DTYPES.items()}

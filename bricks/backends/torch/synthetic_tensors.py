@@ -8,17 +8,14 @@ where a program runs on a GPU. Must not know how calls run.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from bricks.backends.input_values import sets_in_turn
-
-if TYPE_CHECKING:
-    from bricks.backends.torch.call_data import TensorRecipe, TensorRecipes
-    from bricks.backends.torch.calls import ReplayedCall
-    from bricks.graph.sketch import Sketch
+from bricks.backends.torch.call_data import TensorRecipe, TensorRecipes
+from bricks.backends.torch.calls import ReplayedCall
+from bricks.graph.sketch import Sketch
 
 
 def fill_rising(tensor: torch.Tensor, bound: int) -> None:

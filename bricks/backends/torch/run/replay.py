@@ -10,14 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import cycle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+import onnx
 import torch
 from torch.utils._pytree import tree_leaves
 
 from bricks.backends.base import Binding, RotatingInputs
+from bricks.backends.input_values import Turns
+from bricks.backends.torch.call_data import TensorRecipes
 from bricks.backends.torch.calls import ReplayedCall, storage_key
 from bricks.backends.torch.device import PROCESSOR, Device, TensorHandles
+from bricks.backends.torch.entry import Program
 from bricks.backends.torch.recomputation import Recomputation
 from bricks.backends.torch.record import CallRecorder
 from bricks.backends.torch.recorded_values import program_tensors
@@ -31,18 +36,10 @@ from bricks.backends.torch.synthetic_tensors import (
 from bricks.errors import BackendError
 from bricks.graph.model_metadata import without_sketches
 from bricks.graph.program import call_of
+from bricks.graph.sketch import Sketch
 from bricks.operators.registry import returns_to_host
 from bricks.reading.digest import digest
 from bricks.units.sample import Sample
-
-if TYPE_CHECKING:
-    import numpy as np
-    import onnx
-
-    from bricks.backends.input_values import Turns
-    from bricks.backends.torch.call_data import TensorRecipes
-    from bricks.backends.torch.entry import Program
-    from bricks.graph.sketch import Sketch
 
 
 def replayed(node: onnx.NodeProto) -> ReplayedCall:
