@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 GROUP = "bricks.backends"
 
+_SIGN = "=="
+_VERSION = re.compile(r"\d[\w.+!-]*")
+
 
 def built_in() -> tuple[str, ...]:
     """Return the names of this package's own runtimes, in the order of lists."""
@@ -169,7 +172,6 @@ def asked(offer: Offer, function: str, **arguments: Any) -> Any:
 
 
 def _point(name: str) -> EntryPoint:
-    """Return the entry point of the runtime ``name``."""
     points = [point for point in _points() if point.name == name]
     points = [point for point in points if _own(point)] or points
     if len(points) > 1:
@@ -198,10 +200,6 @@ def _package(point: EntryPoint) -> str:
     return "a package" if point.dist is None else f"{point.dist.name} {point.dist.version}"
 
 
-_SIGN = "=="
-_VERSION = re.compile(r"\d[\w.+!-]*")
-
-
 @dataclass(frozen=True, slots=True)
 class RuntimeVersion:
     """The runtime ``name`` in ``version``."""
@@ -223,8 +221,13 @@ class RuntimeVersion:
         if not _VERSION.fullmatch(version):
             raise UsageError(f"{word!r} has no version: write it like {name}==1.30.0")
         oldest = offer(name).oldest
-        if oldest is not None and _older(version, oldest):
-            raise UsageError(f"{word} is too old to be measured: give {name}=={oldest} or newer")
+        if oldest is not None:
+            from bricks.system.version_environments import numbers  # slow import
+
+            if numbers(version) < numbers(oldest):
+                raise UsageError(
+                    f"{word} is too old to be measured: give {name}=={oldest} or newer"
+                )
         return cls(name, version)
 
     def describe(self, python: str | None = None) -> BackendInfo:
@@ -264,9 +267,3 @@ class RuntimeVersion:
                 f"versions of {self.name} cannot be installed: only {info.version} is there"
             )
         return VersionEnvironment(package, self.version, info.python)
-
-
-def _older(version: str, than: str) -> bool:
-    from bricks.system.version_environments import numbers  # slow import
-
-    return numbers(version) < numbers(than)

@@ -38,18 +38,14 @@ class Heating:
         end_s = time.monotonic() + _MOST_S
         while now is not None and time.monotonic() < end_s:
             before = now
-            _repeat(run)
+            repeated_s = time.monotonic() + HEATED_S
+            run()
+            while time.monotonic() < repeated_s:
+                run()
             now = state() or before
             self._cool = not now.at_power_limit
             if self._cool or _steady(before, now):
                 break
-
-
-def _repeat(run: Callable[[], object]) -> None:
-    end_s = time.monotonic() + HEATED_S
-    run()
-    while time.monotonic() < end_s:
-        run()
 
 
 def _steady(before: AcceleratorState, now: AcceleratorState) -> bool:

@@ -68,19 +68,18 @@ class Rotation:
         ``own`` are the buffers of inputs that have one of their own, with what makes their values.
         None if no input of ``turns`` is among them.
         """
-        sets = [(own[name][0], cycle(self._drawn(name, own[name][1], turns[name])))
-                for name in sorted(turns) if name in own]  # fmt: skip
-        return (lambda: _write(sets)) if sets else None
+        sets: list[tuple[np.ndarray, Iterator[np.ndarray]]] = []
+        for name in sorted(turns.keys() & own.keys()):
+            buffer, make = own[name]
+            if name not in self._sets:
+                self._sets[name] = [np.asarray(make(turn)) for turn in turns[name]]
+            sets.append((buffer, cycle(self._sets[name])))
 
-    def _drawn(self, name: str, make: Make, turns: Sequence[int]) -> list[np.ndarray]:
-        if name not in self._sets:
-            self._sets[name] = [np.asarray(make(turn)) for turn in turns]
-        return self._sets[name]
+        def write() -> None:
+            for memory, values in sets:
+                memory[...] = next(values)
 
-
-def _write(turns: Sequence[tuple[np.ndarray, Iterator[np.ndarray]]]) -> None:
-    for buffer, sets in turns:
-        buffer[...] = next(sets)
+        return write if sets else None
 
 
 def joined(runs: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:

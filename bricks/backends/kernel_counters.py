@@ -79,15 +79,19 @@ class KernelCounters:
         self._runs += 1
         self._run_s += run_s
         if _is_reading_due(self._runs):
-            self._readings.append(_Reading(self._runs, self._run_s, self._seconds_of_kernels()))
-            self._divide(*self._span())
+            means_s = np.zeros(len(self._numbers))
+            for name, seconds in self._read().items():
+                if name in self._numbers:
+                    means_s[self._numbers[name]] = seconds
+            self._readings.append(_Reading(self._runs, self._run_s, means_s * self._runs))
+            self._divide()
         inside_s = max(0.0, run_s - self._outside_s)
         slower = inside_s / self._kernels_s if self._kernels_s else 1.0
         return [share * slower + self._call_s for share in self._shares_s]
 
-    def _span(self) -> tuple[_Reading, _Reading]:
-        """Return the span that counts; it excludes the first run, which allocates memory."""
-        first = 1 if self._runs > 1 else 0
+    def _divide(self) -> None:
+        """Divide the mean run of the span that counts into its parts and the call overhead."""
+        first = 1 if self._runs > 1 else 0  # the first run allocates memory
         spans = [*combinations(self._readings[first:], 2)]
         means_s = [(end.run_s - begin.run_s) / (end.runs - begin.runs) for begin, end in spans]
         fast = [
@@ -95,10 +99,7 @@ class KernelCounters:
             for span, mean_s in zip(spans, means_s, strict=True)
             if mean_s <= _SAME * min(means_s)
         ]
-        return max(fast, key=lambda span: span[1].runs - span[0].runs)
-
-    def _divide(self, begin: _Reading, end: _Reading) -> None:
-        """Divide the mean run between two readings into its parts and the call overhead."""
+        begin, end = max(fast, key=lambda span: span[1].runs - span[0].runs)
         runs = end.runs - begin.runs
         counted_s = np.maximum(0.0, (end.kernels_s - begin.kernels_s) / runs)
         beyond_s = np.where(end.kernels_s > 0, 0.0, -_CUT_OFF_S) + self._beyond_s
@@ -108,13 +109,6 @@ class KernelCounters:
         self._shares_s = of_owners_s[: self._parts].tolist()
         self._kernels_s = float(of_owners_s.sum())
         self._outside_s = max(0.0, (end.run_s - begin.run_s) / runs - self._kernels_s)
-
-    def _seconds_of_kernels(self) -> np.ndarray:
-        means_s = np.zeros(len(self._numbers))
-        for name, seconds in self._read().items():
-            if name in self._numbers:
-                means_s[self._numbers[name]] = seconds
-        return means_s * self._runs
 
 
 def _is_reading_due(runs: int) -> bool:

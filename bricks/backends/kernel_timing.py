@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import onnx
 from onnx import TensorProto, helper
 
 from bricks.backends.base import Capability
-
-if TYPE_CHECKING:
-    from bricks.system.accelerator import AcceleratorState
-    from bricks.units.sample import Kernel, Sample
+from bricks.system.accelerator import AcceleratorState
+from bricks.units.sample import Kernel, Sample
 
 # The domain of models that stand for a cost of launching.
 _DOMAIN = "org.bricks.launch"

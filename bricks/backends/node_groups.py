@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING
 
 import networkx as nx
+import onnx
 
 from bricks.graph.topology import producers, used_values
-
-if TYPE_CHECKING:
-    import onnx
 
 # The positions of nodes in their graph, ascending.
 Group = tuple[int, ...]

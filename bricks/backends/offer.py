@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING
 
 from bricks.errors import BackendError
 from bricks.graph.form import ModelForm
-from bricks.system.accelerator import CPU
+from bricks.system.accelerator import CPU, Accelerator
 
 if TYPE_CHECKING:
     from bricks.backends.base import Backend
     from bricks.backends.profiler_trace import TraceFormat
     from bricks.backends.users_python import UsersPython
-    from bricks.system.accelerator import Accelerator
     from bricks.system.environments import Environment
 
 

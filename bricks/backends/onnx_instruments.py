@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle, pairwise
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 import onnx
@@ -35,19 +35,23 @@ from bricks.backends.input_values import sets_in_turn
 from bricks.backends.instruments import ROW_BYTES, Instrumented, Instruments, Preparation
 from bricks.graph.distributions import sign_pattern
 from bricks.graph.model_metadata import noted_sketches
+from bricks.graph.sketch import Sketch
 from bricks.graph.topology import all_nodes
 from bricks.graph.types import TensorType
 from bricks.graph.view import graph_of
 from bricks.system.host_conditions import CALLS, CONVOLUTION, EXCHANGE, PRODUCT, STREAM
-
-if TYPE_CHECKING:
-    from bricks.graph.sketch import Sketch
-    from bricks.units.sample import Sample
+from bricks.units.sample import Sample
 
 # The keys under which backends load the models.
 KERNEL, EVICTION_READ = "k1-{}", "eviction read"
 
 _ROW_ELEMENTS = ROW_BYTES // 4
+
+# The range of synthetic inputs (see ``graph.synthesis``).
+_LIMIT = 1.0
+
+# Each set is a session; further ones would take longer to load than they are worth.
+_MOST_MODELS = 16
 
 
 def reference_kernels() -> dict[str, onnx.ModelProto]:
@@ -169,9 +173,6 @@ _MAGNITUDE_SENSITIVE = frozenset(
     )
 )
 
-# The range of synthetic inputs (see ``graph.synthesis``).
-_LIMIT = 1.0
-
 
 @dataclass(frozen=True, slots=True)
 class InputClamp:
@@ -193,10 +194,6 @@ def clamps(proto: onnx.ModelProto) -> dict[int, InputClamp]:
     if not any(node.op_type in _MAGNITUDE_SENSITIVE for node in all_nodes(proto.graph)):
         return {}
     return {position: InputClamp(elements) for position, _, elements in float32_inputs(proto)}
-
-
-# Each set is a session; further ones would take longer to load than they are worth.
-_MOST_MODELS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,16 +283,15 @@ class _Overwriting:
 
     def bound(self, offsets: Sequence[int | None], region: np.ndarray) -> Sequence[BoundModel]:
         """See :class:`Preparation`: the synthetic values of inputs without an offset stay."""
-        return [*self._bound(offsets, region)]
-
-    def _bound(self, offsets: Sequence[int | None], region: np.ndarray) -> Iterator[BoundModel]:
+        work: list[BoundModel] = []
         for position, overwrite in self.overwrites:
             offset = offsets[position]
             if offset is not None:
                 in_place = Binding((offset,), (offset,))
                 loaded = self.instruments.loaded(overwrite)
                 bound = [model.bind(in_place, region) for model in loaded]
-                yield bound[0] if len(bound) == 1 else _InTurn(bound)
+                work.append(bound[0] if len(bound) == 1 else _InTurn(bound))
+        return work
 
 
 class _InTurn:

@@ -10,12 +10,11 @@ import gc
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bricks.errors import first_line
-from bricks.system.accelerator import AcceleratorState, joined
+from bricks.system.accelerator import Accelerator, AcceleratorState, joined
 from bricks.system.fingerprint import ROOT
 from bricks.system.load import ProcessorWait
 from bricks.system.processor import read_processor
@@ -25,7 +24,13 @@ if TYPE_CHECKING:
     import onnx
 
     from bricks.backends.heating import StateReader
-    from bricks.system.accelerator import Accelerator
+
+# Passes before the timed ones, unless they take so long.
+_WARM_UPS, _ENOUGH_S = 10, 0.03
+# Samples of a round.
+_PASSES = 2
+# Runs of the reference workload, the first of them to wake threads.
+_REFERENCE_WARM_UPS, _REFERENCE_RUNS = 2, 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +119,6 @@ class PortableRuntime(ABC):
         return iter(())
 
 
-# Passes before the timed ones, unless they take so long.
-_WARM_UPS, _ENOUGH_S = 10, 0.03
-# Samples of a round.
-_PASSES = 2
-# Runs of the reference workload, the first of them to wake threads.
-_REFERENCE_WARM_UPS, _REFERENCE_RUNS = 2, 5
-
-
 class PortableStep(ABC):
     """A step that runs the brick ``key``; a timed one stands for ``weight`` occurrences."""
 
@@ -205,34 +202,34 @@ class PortableWalk(GroupWalk):
             if step.key not in known:
                 known.add(step.key)
                 begun(step.key)
-            if step.key not in failed:
-                reason = self._problem(step)
-                failed.update({} if reason is None else {step.key: reason})
+            if step.key in failed:
+                continue
+            try:
+                step.prepare()
+                step.run()
+                self.wait()
+            except self.memory_errors as exc:
+                # No name outlives ``exc``, which holds the tensors of its frames.
+                text = first_line(exc if isinstance(exc, Exception) else Exception(str(exc)), 120)
+                failed[step.key] = f"out of memory: {text}"
+            except Exception as exc:  # the errors of runtimes have no common class
+                failed[step.key] = first_line(exc, 200)
         self.end()
         self.steps = [step for step in self.steps if step.key not in failed]
         return failed
-
-    def _problem(self, step: PortableStep) -> str | None:
-        """Why a step cannot run; None if it can."""
-        try:
-            step.prepare()
-            step.run()
-            self.wait()
-        except self.memory_errors as exc:
-            return f"out of memory: {first_line(_exception(exc), 120)}"
-        except Exception as exc:  # the errors of runtimes have no common class
-            return first_line(exc, 200)
-        return None
 
     def rounds(self) -> Iterator[SampledRound]:
         """A round of each brick."""
         timed = [step for step in self.steps if step.timed]
         if not timed:
             return
-        with _no_garbage():
+        gc.disable()  # until the end of the round
+        try:
             self.conditions.begin(self.warm_up)
             passes = [self.sampled() for _ in range(_PASSES)]
             observed = self.conditions.end()
+        finally:
+            gc.enable()
         yield from by_key(timed, passes, observed)
 
     def warm_up(self) -> None:
@@ -279,17 +276,3 @@ def most_evicted_bytes() -> int:
     """Twice the size of all caches, beyond which reading other memory makes no difference."""
     sizes = dict(read_processor(ROOT).cache_bytes).values()
     return 2 * sum(size for size in sizes if size is not None)
-
-
-def _exception(error: BaseException) -> Exception:
-    return error if isinstance(error, Exception) else Exception(str(error))
-
-
-@contextmanager
-def _no_garbage() -> Iterator[None]:
-    """Meanwhile, no garbage is collected."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()

@@ -20,6 +20,14 @@ if TYPE_CHECKING:
 _CONVOLUTIONS = frozenset(("Conv", "ConvTranspose"))
 _PRODUCTS = frozenset(("MatMul", "Gemm", "Attention", "LSTM"))
 
+# Kernels of ONNX Runtime that compute in integers, besides QLinear….
+_INTEGER = frozenset(
+    (
+        *("ConvInteger", "MatMulInteger", "MatMulIntegerToFloat", "DynamicQuantizeMatMul"),
+        *("QGemm", "QAttention", "DynamicQuantizeLSTM", "QEmbedLayerNormalization"),
+    )
+)
+
 
 class QuantisationMethod(str, Enum):  # noqa: UP042  # workers run on 3.10, without StrEnum
     """The numbers that a quantised model reads: ``static`` scales, or one computed in each run.
@@ -52,15 +60,6 @@ class Quantiser(Capability):
         runtime, so call it in a worker process. Raises :class:`~bricks.errors.BackendError` for a
         model that the tool cannot quantise.
         """
-
-
-# Kernels of ONNX Runtime that compute in integers, besides QLinear….
-_INTEGER = frozenset(
-    (
-        *("ConvInteger", "MatMulInteger", "MatMulIntegerToFloat", "DynamicQuantizeMatMul"),
-        *("QGemm", "QAttention", "DynamicQuantizeLSTM", "QEmbedLayerNormalization"),
-    )
-)
 
 
 def quantisation_method(

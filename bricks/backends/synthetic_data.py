@@ -8,22 +8,19 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
+import onnx
 
 from bricks.backends.base import Binding, BoundModel, Evaluator, ValueObserver
 from bricks.errors import BackendError
 from bricks.graph.input_values import InputMaker, feeds
+from bricks.graph.model import Graph
 from bricks.graph.synthesis import Pool
 from bricks.graph.types import TensorType
 from bricks.graph.view import graph_of, upstream, without_values
 from bricks.operators.integer_ranges import integer_ranges
-
-if TYPE_CHECKING:
-    import onnx
-
-    from bricks.graph.model import Graph
 
 # A whole model has the same data wherever it runs: where values, types and branches that depend on
 # data are observed, where it is measured, and where it is served.

@@ -6,11 +6,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bricks.backends.offer import BackendInfo, MemoryUse, Offer
-from bricks.system.accelerator import CPU
+from bricks.system.accelerator import CPU, Accelerator
 
 if TYPE_CHECKING:
     from bricks.backends.fake.backend import FakeBackend
-    from bricks.system.accelerator import Accelerator
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,11 +27,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 import numpy as np
@@ -40,6 +39,7 @@ import onnx
 from bricks.backends.base import (
     Backend,
     Binding,
+    BoundModel,
     ExecutedGraph,
     NodeEvent,
     Profiler,
@@ -51,16 +51,13 @@ from bricks.backends.onnx_instruments import KERNEL
 from bricks.backends.ranks import CollectiveTimes, Communicator
 from bricks.decompose.identity import Cutter
 from bricks.errors import BackendError
+from bricks.graph.model import Graph
 from bricks.graph.payload import is_referenced
 from bricks.graph.topology import used_values
+from bricks.graph.types import ValueType
 from bricks.graph.view import graph_of
 from bricks.system.host_conditions import KERNELS
 from bricks.units.sample import Sample
-
-if TYPE_CHECKING:
-    from bricks.backends.base import BoundModel
-    from bricks.graph.model import Graph
-    from bricks.graph.types import ValueType
 
 CALL_OVERHEAD_S = 2e-6
 PROFILING_S = 2e-7
@@ -69,6 +66,16 @@ CHANGE, NEW = 0.25, 1.5
 DAMAGE = "damage"
 
 _REFERENCES = frozenset(map(KERNEL.format, KERNELS))
+
+# The latency of a read.
+READ_S = 2e-6
+
+LATENCY_S, BYTES_PER_S, UNIT_S, SLOWDOWN = 50e-6, 1e9, 4e-4, 2.0
+
+# Messages that follow each other, for each rank but one; each holds a rank's part of the tensor.
+_FACTORS = {"all_reduce": 2.0, "broadcast": 1.0, "all_gather": 1.0, "reduce_scatter": 1.0}
+# The relative deviations of samples, over and over.
+PATTERN = (0.0, 0.002, -0.002, 0.004, -0.004)
 
 
 class FakeBackend(Backend, Profiler, StandaloneLoader, SizeLoader, Communicator, Instrumented):
@@ -83,7 +90,7 @@ class FakeBackend(Backend, Profiler, StandaloneLoader, SizeLoader, Communicator,
 
     def instruments(self) -> FakeInstruments:
         """Instruments with made-up latencies, too."""
-        return FakeInstruments(lambda latency_s: FakeBoundModel(FakeModel(latency_s)))
+        return FakeInstruments()
 
     def sign_sensitive(self, operator: str) -> bool:
         """False: latencies do not depend on data."""
@@ -225,7 +232,6 @@ class FakeBoundModel:
         return Sample(self._state * self._model.latency_s * factor)
 
     def _strike(self, fault: str, run: int) -> None:
-        """Fail in the way of ``fault``, if it is due in this run."""
         if (fault == "later" and run == 0) or (fault == "crowd" and not self._model.crowded):
             return
         if struck := os.environ.get("BRICKS_FAKE_STRUCK"):
@@ -312,20 +318,8 @@ def _typed(proto: onnx.ModelProto) -> Graph:
         inferred = onnx.shape_inference.infer_shapes(proto, data_prop=True)
     except Exception as exc:  # onnx raises several unrelated types here
         raise BackendError(f"the fake runtime needs inferable shapes: {exc}") from exc
-    graph = _without_unused_outputs(graph_of(inferred))
-    for node in graph.nodes:
-        for name in node.output:
-            if name and name not in graph.types:
-                domain = f" of domain {node.domain}" if node.domain else ""
-                raise BackendError(
-                    f"the fake runtime cannot infer the shape of {name!r},"
-                    f" which {node.op_type}{domain} makes: choose --runtime onnxruntime"
-                )
-    return graph
-
-
-def _without_unused_outputs(graph: Graph) -> Graph:
-    """The graph without unread outputs of unknown type, such as masks of Dropout."""
+    graph = graph_of(inferred)
+    # Unread outputs of unknown type, such as masks of Dropout, are left out.
     kept = {name for node in graph.nodes for name in used_values(node)}
     kept.update((*graph.outputs, *graph.types))
     nodes = []
@@ -337,6 +331,13 @@ def _without_unused_outputs(graph: Graph) -> Graph:
         copy.CopyFrom(node)
         copy.output[:] = outputs
         nodes.append(copy)
+        for name in outputs:
+            if name and name not in graph.types:
+                domain = f" of domain {node.domain}" if node.domain else ""
+                raise BackendError(
+                    f"the fake runtime cannot infer the shape of {name!r},"
+                    f" which {node.op_type}{domain} makes: choose --runtime onnxruntime"
+                )
     return replace(graph, nodes=tuple(nodes))
 
 
@@ -358,7 +359,6 @@ def kernels_s(proto: onnx.ModelProto) -> list[tuple[str, float]]:
 
 
 def _fault(graph: Graph) -> str | None:
-    """The first fault that ``BRICKS_FAKE_FAULTS`` injects for the operators of ``graph``."""
     entries = os.environ.get("BRICKS_FAKE_FAULTS", "").split(",")
     faults = dict(entry.split("=", 1) for entry in entries if "=" in entry)
     present = {node.op_type for node in graph.nodes}
@@ -367,27 +367,12 @@ def _fault(graph: Graph) -> str | None:
     )
 
 
-# The latency of a read.
-READ_S = 2e-6
-
-
 class FakeInstruments(Instruments):
-    """Instruments with fixed latencies; ``bound`` makes a model of a latency in seconds."""
-
-    def __init__(self, bound: Callable[[float], BoundModel]) -> None:
-        self._bound = bound
+    """Instruments with fixed latencies."""
 
     def eviction_read(self, memory: np.ndarray) -> BoundModel:
         """A model that reads nothing."""
-        return self._bound(READ_S)
-
-
-LATENCY_S, BYTES_PER_S, UNIT_S, SLOWDOWN = 50e-6, 1e9, 4e-4, 2.0
-
-# Messages that follow each other, for each rank but one; each holds a rank's part of the tensor.
-_FACTORS = {"all_reduce": 2.0, "broadcast": 1.0, "all_gather": 1.0, "reduce_scatter": 1.0}
-# The relative deviations of samples, over and over.
-PATTERN = (0.0, 0.002, -0.002, 0.004, -0.004)
+        return FakeBoundModel(FakeModel(READ_S))
 
 
 class FakeCollectives:

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING
 
+import numpy as np
+import onnx
+
+from bricks.backends.base import Binding
 from bricks.backends.fake.backend import (
     CALL_OVERHEAD_S,
     FakeBackend,
@@ -24,12 +27,6 @@ from bricks.backends.fake.backend import (
 from bricks.backends.kernel_timing import KernelTimer, launch_cost
 from bricks.system.accelerator import Accelerator, AcceleratorState
 from bricks.units.sample import Kernel, Sample
-
-if TYPE_CHECKING:
-    import numpy as np
-    import onnx
-
-    from bricks.backends.base import Binding
 
 ACCELERATOR = Accelerator(
     "Fake GPU", memory_bytes=16 << 30, l2_bytes=32 << 20, multiprocessors=64, capability="0.0",

@@ -229,22 +229,16 @@ def arithmetic(n: SourceNode) -> Symbol:
     result, shape = n.symbols[0], n.shape(0)
     for i in range(1, len(n.symbols)):
         name = n.name if i == len(n.symbols) - 1 else f"{n.name}_{i}"
-        result = _broadcast(n, result, shape, i, (equal, broadcast), name)
+        right = n.symbols[i]
+        if shape == n.shape(i):
+            result = getattr(mx.sym, equal)(result, right, name=name)
+            continue
+        rank = max(len(shape), len(n.shape(i)), 1)
+        left = of_rank(result, shape, rank, f"{name}_left")
+        right = of_rank(right, n.shape(i), rank, f"{name}_right")
+        result = getattr(mx.sym, broadcast)(left, right, name=name)
         shape = np.broadcast_shapes(shape, n.shape(i))
     return result
-
-
-def _broadcast(
-    n: SourceNode, left: Symbol, shape: tuple[int, ...], i: int, names: tuple[str, str], name: str
-) -> Symbol:
-    """``left``, of this ``shape``, with input ``i``, under the operator for their shapes."""
-    right = n.symbols[i]
-    if shape == n.shape(i):
-        return getattr(mx.sym, names[0])(left, right, name=name)
-    rank = max(len(shape), len(n.shape(i)), 1)
-    left = of_rank(left, shape, rank, f"{name}_left")
-    right = of_rank(right, n.shape(i), rank, f"{name}_right")
-    return getattr(mx.sym, names[1])(left, right, name=name)
 
 
 @operator("Sum")

@@ -21,31 +21,31 @@ import ctypes
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mxnet as mx
 import numpy as np
 import onnx
 from mxnet.base import _LIB, NDArrayHandle, check_call
 
-from bricks.backends.base import ExecutedGraph, RotatingInputs
+from bricks.backends.base import Binding, ExecutedGraph, RotatingInputs
 from bricks.backends.input_values import Own, Rotation, Turns
 from bricks.backends.mxnet.translate import Translation, groups, translate, translated
 from bricks.backends.synthetic_data import TensorInputs, TensorRuntime, results_of
 from bricks.errors import BackendError
+from bricks.graph.model import Graph
 from bricks.graph.sketch import SIGNS, SIZE
 from bricks.graph.synthesis import numpy_dtype
+from bricks.graph.types import TensorType, ValueType
 from bricks.graph.view import OpenShapes, typed_graph, without_values
 from bricks.units.sample import Sample
-
-if TYPE_CHECKING:
-    from bricks.backends.base import Binding
-    from bricks.graph.model import Graph
-    from bricks.graph.types import TensorType, ValueType
 
 # Functions of the C library, which branch on signs and sizes: on numbers around 1, the error
 # function takes several times as long as on numbers around 0.1.
 _BRANCHING = frozenset(("Erf", "Tanh"))
+
+# The flags of Gluon's hybridize(static_alloc=True, static_shape=True).
+_STATIC = [("static_alloc", "True"), ("static_shape", "True")]
 
 
 class MxnetBackend(TensorRuntime):
@@ -185,10 +185,6 @@ def _clip_bounds(graph: Graph, proto: onnx.ModelProto) -> dict[str, np.ndarray]:
     return bounds
 
 
-# The flags of Gluon's hybridize(static_alloc=True, static_shape=True).
-_STATIC = [("static_alloc", "True"), ("static_shape", "True")]
-
-
 def to_array(values: np.ndarray) -> Any:
     """An MXNet array that shares the memory of ``values``; MXNet has no scalars."""
     shaped = values.reshape(values.shape or (1,))
@@ -294,11 +290,8 @@ class BoundGraph(RotatingInputs):
         count = ctypes.c_int(len(self._results))
         results = ctypes.cast(self._result_handles, ctypes.POINTER(NDArrayHandle))
         kinds = ctypes.POINTER(ctypes.c_int)()
-        invoke, operator, clock = (
-            _LIB.MXInvokeCachedOpEx,
-            self._operator.handle,
-            time.perf_counter_ns,
-        )
+        invoke, operator = _LIB.MXInvokeCachedOpEx, self._operator.handle
+        clock = time.perf_counter_ns
         arguments, number = self._handles, ctypes.c_int(len(self._arguments))
         by_count, by_results, by_kinds = map(ctypes.byref, (count, results, kinds))
         start = clock()

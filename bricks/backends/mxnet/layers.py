@@ -15,7 +15,6 @@ from bricks.backends.windows import window_of
 
 
 def _padded(n: SourceNode, data: Symbol, begin: list[int], end: list[int], value: float) -> Symbol:
-    """``data`` padded on its spatial axes."""
     if len(begin) != 2:
         raise n.refused("padding that differs at both ends is for two axes only")
     width = (0, 0, 0, 0, begin[0], end[0], begin[1], end[1])
@@ -55,7 +54,6 @@ def conv_transpose(n: SourceNode) -> Symbol:
 def _convolution(
     n: SourceNode, function: Callable[..., Symbol], data: Symbol, **attributes: Any
 ) -> Symbol:
-    """MXNet's ``function`` of ``data``, with the weight, bias and groups of ``n``."""
     return function(
         data,
         n.symbols[1],

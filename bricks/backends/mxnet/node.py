@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mxnet as mx
 import numpy as np
@@ -15,9 +15,7 @@ import onnx
 
 from bricks.errors import BackendError
 from bricks.graph.topology import label
-
-if TYPE_CHECKING:
-    from bricks.graph.types import TensorType
+from bricks.graph.types import TensorType
 
 Symbol = Any  # an mx.sym.Symbol: the package publishes no types
 

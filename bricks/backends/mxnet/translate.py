@@ -13,9 +13,10 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mxnet as mx
+import numpy as np
 import onnx
 from onnx import numpy_helper
 
@@ -23,14 +24,10 @@ from bricks.backends.mxnet import arrays, layers  # noqa: F401  # they register 
 from bricks.backends.mxnet.node import OPERATORS, SourceNode, Symbol
 from bricks.backends.node_groups import Group, connected, convex
 from bricks.errors import BackendError, BricksError, first_line
+from bricks.graph.model import Graph
 from bricks.graph.payload import is_referenced
 from bricks.graph.topology import default_domain, label, used_values
 from bricks.graph.types import TensorType
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from bricks.graph.model import Graph
 
 # The name under which MXNet keeps its fusions for processors (operators of oneDNN).
 _FUSIONS = "MKLDNN"
@@ -78,7 +75,10 @@ def translate(graph: Graph, weights: Mapping[str, np.ndarray] | None = None) -> 
     known = {**values, **(weights or {})}
     read = {name for node in graph.nodes for name in used_values(node)}
     for position, proto in enumerate(graph.nodes):
-        made = _made(_node(graph, position, proto, symbols, known))
+        node = _node(graph, position, proto, symbols, known)
+        with translated(f"translating {label(proto)}"):
+            made = OPERATORS[proto.op_type](node)
+        made = made if isinstance(made, list) else [made]
         for name in proto.output[len(made) :]:
             if name in read or name in graph.outputs:
                 raise BackendError(
@@ -112,7 +112,6 @@ def groups(graph: Graph, fused: Symbol) -> list[Group]:
 
 
 def _operators(symbol: Mapping[str, Any]) -> Iterator[list[str]]:
-    """The names of the symbols in each operator, including those inside fused operators."""
     for node in symbol["nodes"]:
         inside = [
             name
@@ -131,7 +130,6 @@ def _node(
     symbols: Mapping[str, Symbol],
     values: Mapping[str, np.ndarray],
 ) -> SourceNode:
-    """The node ``proto`` at a ``position``, with the symbols and known values of its inputs."""
     if default_domain(proto.domain) or proto.op_type not in OPERATORS:
         domain = f" of domain {proto.domain}" if proto.domain else ""
         raise BackendError(
@@ -163,12 +161,6 @@ def _type(graph: Graph, proto: onnx.NodeProto, name: str) -> TensorType:
             " an unknown one; choose --runtime onnxruntime"
         )
     return type_
-
-
-def _made(node: SourceNode) -> list[Symbol]:
-    with translated(f"translating {label(node.proto)}"):
-        made = OPERATORS[node.proto.op_type](node)
-    return made if isinstance(made, list) else [made]
 
 
 @contextmanager

@@ -58,6 +58,11 @@ class OnnxRuntimeOffer(Offer, Quantiser, Portable):
             version = metadata.version("onnxruntime")
         except metadata.PackageNotFoundError as exc:
             raise BackendError("onnxruntime is not installed: pip install onnxruntime") from exc
+        # The platform that the package was built for: the tag of its wheel.
+        facts = metadata.distribution("onnxruntime").read_text("WHEEL") or ""
+        tags = [
+            line.partition(":")[2].strip() for line in facts.splitlines() if line.startswith("Tag:")
+        ]
         return BackendInfo(
             self.name,
             version,
@@ -65,7 +70,7 @@ class OnnxRuntimeOffer(Offer, Quantiser, Portable):
             timed=True,
             parallel=True,
             levels=_LEVELS,
-            build=_build("onnxruntime"),
+            build=", ".join(tags) or None,
         )
 
     def create(
@@ -97,15 +102,6 @@ class OnnxRuntimeOffer(Offer, Quantiser, Portable):
             raise BackendError(f"onnxruntime cannot be imported ({exc}): reinstall it") from exc
 
         quantise(source, target, method, samples)
-
-
-def _build(package: str) -> str | None:
-    """The platform that an installed package was built for: the tag of its wheel."""
-    facts = metadata.distribution(package).read_text("WHEEL") or ""
-    tags = [
-        line.partition(":")[2].strip() for line in facts.splitlines() if line.startswith("Tag:")
-    ]
-    return ", ".join(tags) or None
 
 
 OFFER = OnnxRuntimeOffer(

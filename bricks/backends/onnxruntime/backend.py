@@ -12,9 +12,9 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
 import onnxruntime as ort
 
 from bricks.backends.base import Binding, Profiler, SizeLoader, StandaloneLoader, TextGenerator
@@ -37,13 +37,9 @@ from bricks.backends.onnxruntime.sessions import (
     default_options,
 )
 from bricks.errors import BackendError
+from bricks.graph.decoder import Decoder
 from bricks.graph.view import graph_of, without_shapes
 from bricks.operators.dependence import data_decides
-
-if TYPE_CHECKING:
-    import onnx
-
-    from bricks.graph.decoder import Decoder
 
 # The runtime's code for an arena that grows by the requested sizes.
 _AS_REQUESTED = 1

@@ -22,10 +22,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 from onnx import numpy_helper
 
 from bricks.backends.base import Evaluator, ExecutedGraph, ValueObserver, WeightObserver
@@ -38,20 +39,15 @@ from bricks.backends.onnxruntime.sessions import NONE, create_session, session_o
 from bricks.backends.onnxruntime.synthetic_data import SurrogateWeights, SyntheticData
 from bricks.backends.onnxruntime.values import run, translated, type_of_value
 from bricks.backends.synthetic_data import OBSERVED
+from bricks.graph.model import Graph
 from bricks.graph.model_metadata import known_values
 from bricks.graph.payload import is_referenced, read_inline
 from bricks.graph.sketch import SIGNS
 from bricks.graph.synthesis import Pool
 from bricks.graph.topology import captured, default_domain, used_values
-from bricks.graph.types import TensorType
+from bricks.graph.types import TensorType, ValueType
 from bricks.graph.view import graph_of, upstream, without_values
 from bricks.operators.integer_ranges import integer_ranges
-
-if TYPE_CHECKING:
-    import onnxruntime as ort
-
-    from bricks.graph.model import Graph
-    from bricks.graph.types import ValueType
 
 # On values of random signs, PRelu takes five times as long as on positive values.
 _BRANCHING = frozenset(("PRelu", "Shrink"))
@@ -256,7 +252,6 @@ def rewritten_bytes(graph: Graph) -> int:
 
 
 def _folds(after: onnx.NodeProto, node: onnx.NodeProto, graph: Graph) -> bool:
-    """Whether ``after``, the only reader of ``node``, becomes a part of it."""
     if default_domain(after.domain):
         return False
     if after.op_type == "BatchNormalization":
@@ -326,14 +321,10 @@ def _source(
         if not source or source in fixed:
             continue
         before, after = graph.types[source], graph.types[node.output[0]]
-        if not _same_size(before, after):
+        if not (isinstance(before, TensorType) and isinstance(after, TensorType)):
+            continue
+        if "STRING" in (before.dtype, after.dtype) or before.size_bytes != after.size_bytes:
             continue
         if view or readers[owner.get(source, source)] == 1:
             return source
     return ""
-
-
-def _same_size(before: ValueType, after: ValueType) -> bool:
-    tensors = isinstance(before, TensorType) and isinstance(after, TensorType)
-    known = tensors and "STRING" not in (before.dtype, after.dtype)
-    return known and before.size_bytes == after.size_bytes

@@ -24,7 +24,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
@@ -33,20 +33,27 @@ import onnxruntime as ort
 from bricks.backends.base import Binding, NodeEvent, RotatingInputs
 from bricks.backends.input_values import Own, Rotation, Turns
 from bricks.backends.onnxruntime.sessions import at, default_options, static_type
+from bricks.backends.onnxruntime.synthetic_data import Inputs
 from bricks.backends.onnxruntime.values import DTYPES, PROVIDERS, to_value, translated
 from bricks.errors import BackendError
 from bricks.graph.decoder import IDS, MASK, POSITIONS, Decoder
 from bricks.graph.payload import WeightReference, is_referenced, set_reference, store_inline
 from bricks.graph.synthesis import numpy_dtype
-from bricks.graph.types import ELEMENT_BITS, TensorType
+from bricks.graph.types import ELEMENT_BITS, TensorType, ValueType
 from bricks.units.sample import Sample
-
-if TYPE_CHECKING:
-    from bricks.backends.onnxruntime.synthetic_data import Inputs
-    from bricks.graph.types import ValueType
 
 # The runtime's message about an output that is bound to memory of another shape.
 _MISINFERRED = "but the computed output shape"
+
+_NODE, _RUN, _SUFFIX = "Node", "model_run", "_kernel_time"
+
+# Nodes that the runtime adds where layouts change; their numbered names differ in each session.
+_ADDED = frozenset(("ReorderInput", "ReorderOutput"))
+
+_MODEL, _WEIGHTS = "model.onnx", "model.onnx.data"
+
+# As onnx.save_model does: smaller weights stay in the model's file, others begin with a page.
+_MIN_BYTES, _PAGE_BYTES = 1024, 4096
 
 
 class LoadedSession:
@@ -77,29 +84,18 @@ class LoadedSession:
             value = to_value(buffer, type_)
             keep += (buffer, value)
             io_binding.bind_ortvalue_input(name, value)
-        unbound = self._bind_outputs(io_binding, binding.outputs, region, keep)
-        return BoundSession(self.session, io_binding, unbound, self._rotation, own, keep)
-
-    def _bind_outputs(
-        self,
-        io_binding: ort.IOBinding,
-        offsets: Sequence[int | None],
-        region: np.ndarray,
-        keep: list[object],
-    ) -> list[str]:
-        """Bind the outputs whose shapes are known; return the names of the others."""
         unbound = []
-        for output, offset in zip(self.session.get_outputs(), offsets, strict=True):
-            type_ = static_type(output)
-            if type_ is None or ELEMENT_BITS[type_.dtype] < 8:
+        for output, offset in zip(self.session.get_outputs(), binding.outputs, strict=True):
+            output_type = static_type(output)
+            if output_type is None or ELEMENT_BITS[output_type.dtype] < 8:
                 unbound.append(output.name)  # the runtime allocates data-dependent outputs
                 continue
-            memory = np.zeros(type_.size_bytes, np.uint8) if offset is None else region
-            buffer = at(memory, offset or 0, type_)
-            value = to_value(buffer, type_)
+            memory = np.zeros(output_type.size_bytes, np.uint8) if offset is None else region
+            buffer = at(memory, offset or 0, output_type)
+            value = to_value(buffer, output_type)
             keep += (buffer, value)
             io_binding.bind_ortvalue_output(output.name, value)
-        return unbound
+        return BoundSession(self.session, io_binding, unbound, self._rotation, own, keep)
 
 
 class BoundSession(RotatingInputs):
@@ -148,12 +144,6 @@ class BoundSession(RotatingInputs):
                 return self.sample()
             with translated("running it"):
                 raise
-
-
-_NODE, _RUN, _SUFFIX = "Node", "model_run", "_kernel_time"
-
-# Nodes that the runtime adds where layouts change; their numbered names differ in each session.
-_ADDED = frozenset(("ReorderInput", "ReorderOutput"))
 
 
 def profiling(options: ort.SessionOptions, folder: str) -> ort.SessionOptions:
@@ -220,7 +210,6 @@ class ProfiledSession:
 def _by_run(
     entries: Sequence[Mapping[str, Any]],
 ) -> Iterator[tuple[Mapping[str, Any], list[Mapping[str, Any]]]]:
-    """The profile entry of each run, with the entries of its nodes."""
     nodes: list[Mapping[str, Any]] = []
     for entry in entries:
         if entry.get("cat") == _NODE and str(entry["name"]).endswith(_SUFFIX):
@@ -245,12 +234,6 @@ def _inner(nodes: Sequence[Mapping[str, Any]]) -> list[bool]:
             outer_us[thread] = entry["ts"]
         are_inner.append(inner)
     return are_inner[::-1]
-
-
-_MODEL, _WEIGHTS = "model.onnx", "model.onnx.data"
-
-# As onnx.save_model does: smaller weights stay in the model's file, others begin with a page.
-_MIN_BYTES, _PAGE_BYTES = 1024, 4096
 
 
 def write_standalone(
@@ -349,7 +332,12 @@ class GeneratingSession:
         ended = clock()
         for step in range(new_tokens):
             binding = self._session.io_binding()
-            self._bind_tokens(binding, ids, past)
+            values = {IDS: ids, **decoder.values(batch, tokens, past)}
+            for name in (IDS, MASK, POSITIONS):
+                if name in decoder.dims:
+                    type_ = self._typed(name, values[name].shape)
+                    array = np.ascontiguousarray(values[name], numpy_dtype(type_.dtype))
+                    binding.bind_ortvalue_input(name, to_value(array, type_))
             grown = self._values_in(blocks[step % 2], decoder.shapes(batch, 1, past + tokens))
             for before, after in decoder.cache:
                 binding.bind_ortvalue_input(before, cached[before])
@@ -369,7 +357,6 @@ class GeneratingSession:
         return runs_s, between_s
 
     def _reserved(self, name: str, type_: TensorType) -> np.ndarray:
-        """Bytes for a value of this type: the same as before if these are enough."""
         if len(self._memory.get(name, ())) < type_.size_bytes:
             self._memory[name] = np.zeros(type_.size_bytes, np.uint8)
         return self._memory[name]
@@ -383,13 +370,3 @@ class GeneratingSession:
         """By name, values of these shapes at the beginning of each part of a block."""
         types = {name: self._typed(name, shapes[name]) for name in block}
         return {n: to_value(at(memory, 0, types[n]), types[n]) for n, memory in block.items()}
-
-    def _bind_tokens(self, binding: ort.IOBinding, ids: np.ndarray, past: int) -> None:
-        """Bind the tokens ``ids``, their mask and positions, behind ``past`` others."""
-        batch, tokens = ids.shape
-        values = {IDS: ids, **self._decoder.values(batch, tokens, past)}
-        for name in (IDS, MASK, POSITIONS):
-            if name in self._decoder.dims:
-                type_ = self._typed(name, values[name].shape)
-                array = np.ascontiguousarray(values[name], numpy_dtype(type_.dtype))
-                binding.bind_ortvalue_input(name, to_value(array, type_))

@@ -14,10 +14,11 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import numpy as np
 import onnx
 import onnx.shape_inference
+import onnxruntime as ort
 
 from bricks.backends.onnxruntime.sessions import (
     NONE,
@@ -26,21 +27,16 @@ from bricks.backends.onnxruntime.sessions import (
     static_type,
     unstated,
 )
+from bricks.backends.onnxruntime.synthetic_data import SurrogateWeights
 from bricks.backends.onnxruntime.values import translated
 from bricks.errors import BackendError
 from bricks.graph.onnx_types import type_proto
 from bricks.graph.payload import is_referenced, read_referenced
 from bricks.graph.subgraphs import hoist
 from bricks.graph.topology import producers, used_values
+from bricks.graph.types import ValueType
 from bricks.graph.view import graph_of, parse_model, without_values
 from bricks.graph.wire import skim
-
-if TYPE_CHECKING:
-    import numpy as np
-    import onnxruntime as ort
-
-    from bricks.backends.onnxruntime.synthetic_data import SurrogateWeights
-    from bricks.graph.types import ValueType
 
 # Smaller constants stay inside the optimised model with values: they may be steering values.
 INLINE_BYTES = 1024

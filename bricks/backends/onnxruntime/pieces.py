@@ -6,28 +6,22 @@ Must not import ONNX Runtime.
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx
 
 from bricks.errors import BackendError
 from bricks.graph.model_metadata import known_values, noted_sketches, noted_weights
 from bricks.graph.synthesis import (
-    Range,
     input_scale,
     integer_limits,
     numpy_dtype,
     weight_scale,
 )
-from bricks.graph.types import ELEMENT_BITS, TensorType
+from bricks.graph.types import ELEMENT_BITS, TensorType, ValueType
 from bricks.graph.view import graph_of, without_shapes, without_values
 from bricks.operators.integer_ranges import integer_ranges, rotated_inputs
-
-if TYPE_CHECKING:
-    import onnx
-
-    from bricks.graph.types import ValueType
 
 
 def piece_of(proto: onnx.ModelProto) -> dict[str, Any]:
@@ -49,9 +43,13 @@ def piece_of(proto: onnx.ModelProto) -> dict[str, Any]:
         if ELEMENT_BITS[type_.dtype] < 8:
             raise BackendError(f"value {name!r} is {type_}, which portable suites cannot hold")
         own = type_
-        filling = _filling(own, scale, ranges.get(name))
+        filling: dict[str, Any] = {"floats": list(scale)}
         if name in values:
             filling = {"values": values[name]}
+        elif own.dtype == "BOOL":
+            filling = {"integers": [0, 2]}
+        elif not own.floating:
+            filling = {"integers": list(integer_limits(own.dtype, ranges.get(name)))}
         sketch = sketches.get(name)
         known = None if sketch is None else sketch.to_json()
         return [name, np.dtype(numpy_dtype(own.dtype)).name, list(own.shape), filling, known]
@@ -62,13 +60,3 @@ def piece_of(proto: onnx.ModelProto) -> dict[str, Any]:
         "inputs": [array(n, graph.types[n], input_scale(graph.types[n])) for n in graph.inputs],
         "redrawn": sorted(rotated_inputs(proto).unobserved),
     }
-
-
-def _filling(
-    type_: TensorType, scale: tuple[float, float], range_: Range | None
-) -> Mapping[str, Any]:
-    if type_.floating:
-        return {"floats": list(scale)}
-    if type_.dtype == "BOOL":
-        return {"integers": [0, 2]}
-    return {"integers": list(integer_limits(type_.dtype, range_))}

@@ -41,6 +41,13 @@ _LINE_BYTES = 64
 # The least magnitude of random numbers.
 _LEAST = np.float32(2.0**-6)
 
+_NUMPY: Mapping[str, str] = {
+    "tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16",
+    "tensor(int8)": "int8", "tensor(int16)": "int16", "tensor(int32)": "int32",
+    "tensor(int64)": "int64", "tensor(uint8)": "uint8", "tensor(uint16)": "uint16",
+    "tensor(uint32)": "uint32", "tensor(uint64)": "uint64", "tensor(bool)": "bool",
+}  # fmt: skip
+
 
 class OnnxRuntimeRuntime(PortableRuntime):
     """ONNX Runtime with sessions on one pool of threads, as bricks are measured elsewhere."""
@@ -102,7 +109,14 @@ class SessionPiece:
         self.inputs = {each[0]: _array(key, each) for each in data["inputs"]}
         sketches = {each[0]: each[4] for each in data["inputs"]}
         self.turns = {n: _in_turn(self.inputs[n], sketches[n]) for n in data["redrawn"]}
-        options = _options(optimize=optimize)
+        options = ort.SessionOptions()
+        options.use_per_session_threads = False
+        options.log_severity_level = 4
+        levels = ort.GraphOptimizationLevel
+        level = levels.ORT_ENABLE_ALL if optimize else levels.ORT_DISABLE_ALL
+        options.graph_optimization_level = level
+        options.add_session_config_entry("session.use_env_allocators", "1")
+        options.add_session_config_entry("session.use_device_allocator_for_initializers", "1")
         values = [ort.OrtValue.ortvalue_from_numpy(array) for array in self._weights.values()]
         if values:
             options.add_external_initializers([*self._weights], values)
@@ -123,7 +137,18 @@ class SessionStep(PortableStep):
         for (name, own), offset in zip(piece.inputs.items(), step["inputs"], strict=True):
             array = own if offset is None else _at(region, offset, own.dtype, own.shape)
             self._binding.bind_ortvalue_input(name, self._value(array))
-        self._unbound = [*self._bind_outputs(step["outputs"], region)]
+        self._unbound: list[str] = []  # outputs whose shapes are not known
+        for output, offset in zip(piece.session.get_outputs(), step["outputs"], strict=True):
+            dtype = _NUMPY.get(output.type)
+            known = output.shape and all(isinstance(size, int) for size in output.shape)
+            if dtype is None or not known:
+                self._unbound.append(output.name)
+                continue
+            if offset is None:
+                array = np.zeros(output.shape, dtype)
+            else:
+                array = _at(region, offset, np.dtype(dtype), output.shape)
+            self._binding.bind_ortvalue_output(output.name, self._value(array))
         self._run = piece.session._sess.run_with_iobinding
         self._bound = self._binding._iobinding
 
@@ -154,20 +179,6 @@ class SessionStep(PortableStep):
         run(bound, None)
         return Sample((clock() - started) * 1e-9)
 
-    def _bind_outputs(self, offsets: Sequence[int | None], region: np.ndarray) -> Iterator[str]:
-        """Bind outputs whose shapes are known; the names of others."""
-        for output, offset in zip(self._piece.session.get_outputs(), offsets, strict=True):
-            dtype = _NUMPY.get(output.type)
-            known = output.shape and all(isinstance(size, int) for size in output.shape)
-            if dtype is None or not known:
-                yield output.name
-                continue
-            if offset is None:
-                array = np.zeros(output.shape, dtype)
-            else:
-                array = _at(region, offset, np.dtype(dtype), output.shape)
-            self._binding.bind_ortvalue_output(output.name, self._value(array))
-
     def _value(self, array: np.ndarray) -> Any:
         value = ort.OrtValue.ortvalue_from_numpy(array)
         self._keep += (array, value)
@@ -181,7 +192,9 @@ class SessionWalk(PortableWalk):
         self, group: Mapping[str, Any], pieces: Mapping[str, Any], conditions: RoundConditions
     ) -> None:
         # A runtime may read a little beyond a value.
-        self._region = _aligned(filled(group["region_bytes"] + PERIOD, 0))
+        memory = filled(group["region_bytes"] + PERIOD, 0)
+        first = -memory.ctypes.data % _LINE_BYTES
+        self._region = memory[first : len(memory) - _LINE_BYTES + first]
         loaded: dict[str, SessionPiece] = {}
         steps = []
         for step in group["steps"]:
@@ -198,25 +211,6 @@ class SessionWalk(PortableWalk):
             self._evicted.max()
 
 
-_NUMPY: Mapping[str, str] = {
-    "tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16",
-    "tensor(int8)": "int8", "tensor(int16)": "int16", "tensor(int32)": "int32",
-    "tensor(int64)": "int64", "tensor(uint8)": "uint8", "tensor(uint16)": "uint16",
-    "tensor(uint32)": "uint32", "tensor(uint64)": "uint64", "tensor(bool)": "bool",
-}  # fmt: skip
-
-
-def _options(*, optimize: bool) -> Any:
-    options = ort.SessionOptions()
-    options.use_per_session_threads = False
-    options.log_severity_level = 4
-    levels = ort.GraphOptimizationLevel
-    options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimize else levels.ORT_DISABLE_ALL
-    options.add_session_config_entry("session.use_env_allocators", "1")
-    options.add_session_config_entry("session.use_device_allocator_for_initializers", "1")
-    return options
-
-
 def _array(key: str, data: Sequence[Any]) -> np.ndarray:
     """An array as a piece describes it; its name and ``key`` determine random numbers."""
     name, dtype, shape, filling, sketch = data
@@ -227,18 +221,12 @@ def _array(key: str, data: Sequence[Any]) -> np.ndarray:
         low, high = filling["integers"]
         made = random.integers(low, high, shape, np.int64 if low < 0 else np.uint64)
     else:
-        made = _floats(random, shape, *filling["floats"])
+        scale, shift = filling["floats"]  # of both signs, none of them tiny
+        signed = random.random(shape, np.float32) * 2 - 1
+        ordinary = np.copysign(np.maximum(np.abs(signed), _LEAST), signed)
+        made = ordinary * np.float32(scale) + np.float32(shift)
     made = made.astype(dtype)
     return made if sketch is None else Sketch.from_json(sketch).drawn(made, 0)
-
-
-def _floats(
-    random: np.random.Generator, shape: Sequence[int], scale: float, shift: float
-) -> np.ndarray:
-    """Random numbers of both signs, none of them tiny, times ``scale`` plus ``shift``."""
-    signed = random.random(shape, np.float32) * 2 - 1
-    ordinary = np.copysign(np.maximum(np.abs(signed), _LEAST), signed)
-    return ordinary * np.float32(scale) + np.float32(shift)
 
 
 def _in_turn(array: np.ndarray, sketch: Mapping[str, Any] | None) -> Iterator[np.ndarray]:
@@ -256,8 +244,3 @@ def _at(region: np.ndarray, offset: int, dtype: Any, shape: Sequence[int]) -> np
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     array: np.ndarray = region[offset : offset + size].view(dtype).reshape(shape)
     return array
-
-
-def _aligned(memory: np.ndarray) -> np.ndarray:
-    first = -memory.ctypes.data % _LINE_BYTES
-    return memory[first : len(memory) - _LINE_BYTES + first]

@@ -38,12 +38,14 @@ def quantise(
     are signed, with a scale for each channel.
     """
     prepared = target.with_name("prepared.onnx")
-    with _silent(), _explained():
+    with _quiet():
         quantization.quant_pre_process(source, prepared, skip_symbolic_shape=True)
         if method is QuantisationMethod.DYNAMIC:
             kinds = sorted(IntegerOpsRegistry.keys() - _NOT_DYNAMIC)
             quantization.quantize_dynamic(prepared, target, op_types_to_quantize=kinds)
             return
+        imports = onnx.load(prepared, load_external_data=False).opset_import
+        own = [each.version for each in imports if each.domain in ("", "ai.onnx")]
         quantization.quantize_static(
             prepared,
             target,
@@ -51,7 +53,7 @@ def quantise(
             quant_format=quantization.QuantFormat.QDQ,
             activation_type=quantization.QuantType.QUInt8,
             weight_type=quantization.QuantType.QInt8,
-            per_channel=_version(prepared) >= _CHANNELS,
+            per_channel=max(own, default=0) >= _CHANNELS,
         )
 
 
@@ -66,15 +68,9 @@ class _Samples(quantization.CalibrationDataReader):  # type: ignore[misc]  # its
         return self._left.pop() if self._left else None
 
 
-def _version(path: Path) -> int:
-    """The version of ONNX's own operators that a model uses."""
-    imports = onnx.load(path, load_external_data=False).opset_import
-    return max((each.version for each in imports if each.domain in ("", "ai.onnx")), default=0)
-
-
 @contextmanager
-def _silent() -> Iterator[None]:
-    """Show no warnings and no log of the tool."""
+def _quiet() -> Iterator[None]:
+    """Show no warnings and no log of the tool, and its errors as :class:`BackendError`."""
     ort.set_default_logger_severity(4)
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
@@ -82,14 +78,7 @@ def _silent() -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
-    finally:
-        logging.disable(before)
-
-
-@contextmanager
-def _explained() -> Iterator[None]:
-    """Turn any error of the tool into a :class:`BackendError` of one line."""
-    try:
-        yield
     except Exception as exc:  # the tool raises various errors
         raise BackendError(f"onnxruntime's tool cannot quantise it: {first_line(exc)}") from exc
+    finally:
+        logging.disable(before)

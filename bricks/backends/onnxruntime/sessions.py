@@ -17,8 +17,8 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import numpy as np
 import onnx
 import onnxruntime as ort
 
@@ -27,9 +27,6 @@ from bricks.errors import BackendError
 from bricks.graph.synthesis import numpy_dtype
 from bricks.graph.types import ELEMENT_BITS, TensorType
 from bricks.graph.view import without_values
-
-if TYPE_CHECKING:
-    import numpy as np
 
 ALL, NONE = "all", "none"
 
@@ -40,6 +37,8 @@ _LEVELS = {
     "basic": ort.GraphOptimizationLevel.ORT_ENABLE_BASIC,
     NONE: ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
 }
+
+_PARTITION = "session.node_partition_config_file"
 
 
 def default_options(level: str) -> ort.SessionOptions:
@@ -151,9 +150,6 @@ def static_type(value: ort.NodeArg) -> TensorType | None:
     if not all(isinstance(d, int) for d in value.shape):
         return None
     return TensorType(dtype, tuple(value.shape))
-
-
-_PARTITION = "session.node_partition_config_file"
 
 
 def create_parallel_session(

@@ -15,9 +15,8 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 from zlib import crc32
 
 import numpy as np
@@ -27,17 +26,15 @@ from bricks.backends.input_values import filled
 from bricks.backends.onnxruntime.sessions import at
 from bricks.backends.synthetic_data import data_key, synthetic_data
 from bricks.graph.input_values import InputMaker
+from bricks.graph.model import Graph
 from bricks.graph.model_metadata import noted_weights
 from bricks.graph.payload import WeightReference, is_referenced, set_reference, value_dtype
+from bricks.graph.sketch import Sketch
+from bricks.graph.synthesis import Pool, Range
 from bricks.graph.types import ELEMENT_BITS, TensorType, ValueType
 from bricks.graph.view import graph_of, without_values
 from bricks.graph.weights import can_be_denormal, with_denormals, with_zeros
 from bricks.operators.integer_ranges import integer_ranges
-
-if TYPE_CHECKING:
-    from bricks.graph.model import Graph
-    from bricks.graph.sketch import Sketch
-    from bricks.graph.synthesis import Pool, Range
 
 # The fan-in that the shared block is scaled for. Weights of a smaller fan-in have memory of their
 # own, scaled for them.
@@ -53,6 +50,11 @@ _EXPONENTIAL, _SCALE = "QLinearSoftmax", 2.0**-6
 
 # By name of an input: a function that makes its value, and its type.
 Inputs = Mapping[str, tuple[InputMaker, ValueType]]
+
+WEIGHTS, INTEGERS = "weights", "integers"
+
+# Bytes of ordinary numbers at the beginning, and the alignment of arrays.
+_ORDINARY_BYTES, _ALIGNMENT = 1 << 20, 4096
 
 
 class SyntheticData:
@@ -126,12 +128,6 @@ def _drawn(sketch: Sketch, values: np.ndarray, dtype: str, seed: int) -> np.ndar
     return with_zeros(values, sketch, seed) if sketch.zeros else values
 
 
-WEIGHTS, INTEGERS = "weights", "integers"
-
-# Bytes of ordinary numbers at the beginning, and the alignment of arrays.
-_ORDINARY_BYTES, _ALIGNMENT = 1 << 20, 4096
-
-
 class SurrogateWeights:
     """Creates surrogates, and reuses the file that they share from one model to the next.
 
@@ -157,10 +153,17 @@ class SurrogateWeights:
         ranges = integer_ranges(graph_of(proto), integers)
         own = [name for name in integers if not _any_byte(types[name], ranges.get(name))]
         shared = types.keys() - set(own)
-        self._grow(max((types[name].size_bytes for name in shared), default=0))
+        if not self._weights.exists():
+            self._weights.write_bytes(filled(_ORDINARY_BYTES, seed=0).tobytes())
+        size_bytes = max((types[name].size_bytes for name in shared), default=0)
+        if self._weights.stat().st_size < size_bytes:
+            os.truncate(self._weights, size_bytes)
         offsets: dict[str, int] = {}
-        with tempfile.TemporaryDirectory(dir=self._folder) as name, self._moved_to(Path(name)):
+        with tempfile.TemporaryDirectory(dir=self._folder) as name, ExitStack() as moves:
             folder = Path(name)
+            # Moved, since the runtime rejects links to weights as unsafe.
+            os.replace(self._weights, folder / WEIGHTS)
+            moves.callback(os.replace, folder / WEIGHTS, self._weights)
             with (folder / INTEGERS).open("wb") as file:
                 for name in own:
                     offsets[name] = -(-file.tell() // _ALIGNMENT) * _ALIGNMENT
@@ -175,21 +178,6 @@ class SurrogateWeights:
                     set_reference(tensor, WeightReference(location, offset, size_bytes))
             with _raised_memory_limit(sum(type_.size_bytes for type_ in types.values())):
                 yield copy, folder
-
-    @contextmanager
-    def _moved_to(self, folder: Path) -> Iterator[None]:
-        """Move the file to ``folder``, since the runtime rejects links to weights as unsafe."""
-        os.replace(self._weights, folder / WEIGHTS)
-        try:
-            yield
-        finally:
-            os.replace(folder / WEIGHTS, self._weights)
-
-    def _grow(self, size_bytes: int) -> None:
-        if not self._weights.exists():
-            self._weights.write_bytes(filled(_ORDINARY_BYTES, seed=0).tobytes())
-        if self._weights.stat().st_size < size_bytes:
-            os.truncate(self._weights, size_bytes)
 
 
 @contextmanager

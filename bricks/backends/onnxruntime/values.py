@@ -67,12 +67,18 @@ def to_value(value: Any, type_: ValueType) -> ort.OrtValue:
     with translated(f"taking a value of type {type_}"):
         if isinstance(type_, TensorType):
             if type_.dtype in _FOREIGN:
+                bits = ELEMENT_BITS[type_.dtype]
+                if bits < 8:  # packed, in an array of the tensor's shape, which has more bytes
+                    data = packed(value, bits) if value.dtype == value_dtype(type_.dtype) else value
+                    value = np.zeros(type_.shape, np.uint8)
+                    value.reshape(-1)[: data.size] = data
                 number = onnx.TensorProto.DataType.Value(type_.dtype)
-                return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(
-                    _shaped(value, type_), number
-                )
+                return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(value, number)
             if type_.dtype == "STRING":
-                return _texts(value, type_)
+                tensor = onnx.TensorProto(data_type=onnx.TensorProto.STRING, dims=type_.shape)
+                tensor.string_data.extend(str(text).encode() for text in value.reshape(-1))
+                node = helper.make_node("Constant", [], ["y"], value=tensor)
+                return _session(node, [], type_proto(type_)).run_with_ort_values(["y"], {})[0]
             return ort.OrtValue.ortvalue_from_numpy(value)
         if type_.dtype.startswith("optional(") and value is not None:
             return to_value(value, type_.items[0])
@@ -96,17 +102,6 @@ def to_array(value: ort.OrtValue) -> np.ndarray:
         data = ctypes.string_at(value.data_ptr(), type_.size_bytes) if type_.elements else b""
         values = np.frombuffer(data, numpy_dtype(dtype))
         return unpacked(values, type_) if ELEMENT_BITS[dtype] < 8 else values.reshape(type_.shape)
-
-
-def _shaped(value: np.ndarray, type_: TensorType) -> np.ndarray:
-    """``value``; elements of fewer than 8 bits packed, in an array of the tensor's shape."""
-    bits = ELEMENT_BITS[type_.dtype]
-    if bits >= 8:
-        return value
-    data = packed(value, bits) if value.dtype == value_dtype(type_.dtype) else value
-    array = np.zeros(type_.shape, np.uint8)  # which has more bytes than the packed elements
-    array.reshape(-1)[: data.size] = data
-    return array
 
 
 def run(session: ort.InferenceSession, feeds: Mapping[str, Any]) -> dict[str, Any]:
@@ -146,7 +141,6 @@ def type_of_value(value: Any, notation: str) -> ValueType:
 
 @cache
 def _maker(notation: str, count: int) -> ort.InferenceSession:
-    """A session that builds a sequence of ``count`` tensors."""
     dtype = onnx.TensorProto.DataType.Value(DTYPES[notation.removeprefix("seq(").removesuffix(")")])
     names = [f"x{i}" for i in range(count)]
     node = helper.make_node("SequenceConstruct", names, ["y"])
@@ -156,17 +150,9 @@ def _maker(notation: str, count: int) -> ort.InferenceSession:
     return _session(node, inputs, type_proto(ContainerType(notation)))
 
 
-def _texts(value: np.ndarray, type_: TensorType) -> ort.OrtValue:
-    tensor = onnx.TensorProto(data_type=onnx.TensorProto.STRING, dims=type_.shape)
-    tensor.string_data.extend(str(text).encode() for text in value.reshape(-1))
-    session = _session(helper.make_node("Constant", [], ["y"], value=tensor), [], type_proto(type_))
-    return session.run_with_ort_values(["y"], {})[0]
-
-
 def _session(
     node: onnx.NodeProto, inputs: Sequence[onnx.ValueInfoProto], output: onnx.TypeProto
 ) -> ort.InferenceSession:
-    """A session that runs ``node``, whose output is called y."""
     outputs = [onnx.ValueInfoProto(name="y", type=output)]
     graph = helper.make_graph([node], "values", list(inputs), outputs)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)

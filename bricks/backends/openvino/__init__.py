@@ -82,15 +82,12 @@ OFFER = OpenvinoOffer(
     rule=RULE,
     revised=REVISED,
 )
-BFLOAT16 = OpenvinoOffer(
+BFLOAT16 = replace(
+    OFFER,
     name="openvino-bf16",
     summary="the same in bfloat16, on processors that have it",
     order=21,
     variant=True,
     narrow=True,
     precision="bf16",
-    package="openvino",
-    oldest=_OLDEST,
-    rule=RULE,
-    revised=REVISED,
 )

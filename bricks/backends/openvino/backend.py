@@ -17,9 +17,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
 import openvino as ov
 from openvino import opset13 as ops
 
@@ -41,8 +41,10 @@ from bricks.errors import BackendError
 from bricks.graph.model_metadata import noted_other_kernels
 from bricks.graph.view import graph_of
 
-if TYPE_CHECKING:
-    import onnx
+_RUNS, _WARM_UP = 200, 10
+# Widths of the products in a row: kernels of many latencies, so that rounding down to whole
+# microseconds takes as much as usual, and of weights that exceed the innermost caches.
+_WIDTHS = tuple(32 + 16 * (7 * i % 32) for i in range(33))
 
 
 class OpenvinoBackend(OpenvinoModels, FusedRunner, SizeLoader):
@@ -98,14 +100,7 @@ class OpenvinoBackend(OpenvinoModels, FusedRunner, SizeLoader):
 
     @cached_property
     def _overhead(self) -> CallOverhead:
-        """The call overhead, measured when it is first needed."""
         return measured(self.compiler)
-
-
-_RUNS, _WARM_UP = 200, 10
-# Widths of the products in a row: kernels of many latencies, so that rounding down to whole
-# microseconds takes as much as usual, and of weights that exceed the innermost caches.
-_WIDTHS = tuple(32 + 16 * (7 * i % 32) for i in range(33))
 
 
 def measured(compiler: Compiler) -> CallOverhead:
@@ -132,7 +127,6 @@ def measured(compiler: Compiler) -> CallOverhead:
 
 
 def _bound(compiled: ov.CompiledModel) -> BoundRequest:
-    """A compiled model of one input, which reads ones."""
     request = compiled.create_infer_request()
     shape = list(compiled.inputs[0].get_shape())
     request.set_input_tensor(ov.Tensor(np.ones(shape, np.float32)))

@@ -72,13 +72,16 @@ def with_model_layouts(
         parameters: list[ov.Node] = []
         for parameter in model.get_parameters():
             value = parameter.output(0)
-            name = _name(value)
+            name = min(value.get_names(), default="")
             if name in fixed:
                 _replace(value, ops.constant(fixed[name]).output(0))
             elif name not in channels_last:
                 parameters.append(parameter)
             else:
-                own, planar = _channels_last_parameter(parameter)
+                shape = list(value.get_shape())
+                own = ops.parameter([shape[0], *shape[2:], shape[1]], value.get_element_type())
+                order = [0, len(shape) - 1, *range(1, len(shape) - 1)]
+                planar = ops.transpose(own, ops.constant(order, np.int64))
                 parameters.append(own)
                 floats = _float_views(parameter)
                 if floats and not _chooses_layout(floats, convolves):
@@ -101,11 +104,6 @@ def from_channels_last(values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray
     return np.moveaxis(values.reshape(shape[0], *shape[2:], shape[1]), -1, 1)
 
 
-def _name(output: ov.Output) -> str:
-    """The first name of a value, in alphabetical order; empty if it has none."""
-    return min(output.get_names(), default="")
-
-
 def _replace(old: ov.Output, new: ov.Output) -> None:
     for target in old.get_target_inputs():
         target.replace_source_output(new)
@@ -114,7 +112,6 @@ def _replace(old: ov.Output, new: ov.Output) -> None:
 def _result(
     number: int, result: ov.Node, channels_last: Mapping[str, str], convolves: bool
 ) -> ov.Node:
-    """The ``result`` of this number, or another in its place."""
     value = result.input_value(0)
     if _is_conversion(value, _BF16):
         value.get_node().set_friendly_name(f"{ADAPTER}output{number}")
@@ -123,14 +120,6 @@ def _result(
     if len(value.get_target_inputs()) > 1 and value.get_partial_shape().is_static:
         return ops.result(ops.reshape(value, ops.constant([-1], np.int64), False))
     return result
-
-
-def _channels_last_parameter(parameter: ov.Node) -> tuple[ov.Node, ov.Node]:
-    """A parameter for a value whose channels are last, and the value as ``parameter`` has it."""
-    shape = list(parameter.output(0).get_shape())
-    own = ops.parameter([shape[0], *shape[2:], shape[1]], parameter.output(0).get_element_type())
-    order = [0, len(shape) - 1, *range(1, len(shape) - 1)]
-    return own, ops.transpose(own, ops.constant(order, np.int64))
 
 
 def _channels_last_result(result: ov.Node, *, as_sequence: bool) -> ov.Node:
@@ -201,7 +190,6 @@ def _float_views(parameter: ov.Node) -> list[ov.Output]:
 
 
 def _in_type_of(end: ov.Output, value: ov.Node) -> ov.Node:
-    """``value``, which is in float32, in the element type of ``end``."""
     if end.get_element_type() == _F32:
         return value
     converted = ops.convert(value, end.get_element_type())

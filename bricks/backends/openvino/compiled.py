@@ -14,22 +14,19 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
 import openvino as ov
 
-from bricks.backends.base import RotatingInputs
+from bricks.backends.base import Binding, RotatingInputs
 from bricks.backends.input_values import Rotation, Turns
+from bricks.backends.synthetic_data import TensorInputs
 from bricks.errors import BackendError, BricksError, first_line
 from bricks.graph.payload import WeightReference, is_referenced, numpy_dtype, set_reference
 from bricks.graph.types import ELEMENT_BITS, TensorType
 from bricks.units.sample import Sample
-
-if TYPE_CHECKING:
-    from bricks.backends.base import Binding
-    from bricks.backends.synthetic_data import TensorInputs
 
 # The location of external data in memory; their offset is an address.
 _IN_MEMORY = "*/_ORT_MEM_ADDR_/*"
@@ -51,6 +48,9 @@ _OPERATOR = re.compile(r"(\S+)-(\d+)")
 
 # An operator of its own, which it makes of a sequence that leaves a model.
 _SEQUENCE = "util::SequenceMark"
+
+# Element types that numpy lacks.
+_FOREIGN = {"BFLOAT16": ov.Type.bf16, "FLOAT8E4M3FN": ov.Type.f8e4m3, "FLOAT8E5M2": ov.Type.f8e5m2}
 
 
 class Compiler:
@@ -123,10 +123,6 @@ def _reason(text: str) -> str:
 
 def _of_opset(operator: re.Match[str]) -> str:
     return f"{operator[1]} (opset {operator[2]})"
-
-
-# Element types that numpy lacks.
-_FOREIGN = {"BFLOAT16": ov.Type.bf16, "FLOAT8E4M3FN": ov.Type.f8e4m3, "FLOAT8E5M2": ov.Type.f8e5m2}
 
 
 def to_tensor(values: np.ndarray, dtype: str, shape: Sequence[int]) -> ov.Tensor:

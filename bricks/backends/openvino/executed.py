@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
+import openvino as ov
 
 from bricks.backends.base import ExecutedGraph
+from bricks.backends.node_groups import Group
 from bricks.backends.openvino import grouping
 from bricks.backends.openvino.execution import (
     CONSTANT_NODES,
@@ -29,6 +31,7 @@ from bricks.backends.openvino.folding import (
     with_constant_nodes,
 )
 from bricks.backends.openvino.grouping import Execution, GroupedModel, Merging
+from bricks.backends.openvino.models import OpenvinoModels
 from bricks.backends.openvino.parts import kernels_of_each
 from bricks.backends.openvino.precision import (
     BFLOAT16,
@@ -42,18 +45,11 @@ from bricks.backends.openvino.precision import (
 from bricks.backends.openvino.rule import RULE
 from bricks.decompose.identity import Cutter
 from bricks.decompose.lowering import Contents, Lowering
+from bricks.graph.model import Graph
 from bricks.graph.topology import label
 from bricks.graph.types import TensorType
 from bricks.graph.view import graph_of, parse_model
 from bricks.operators.integer_ranges import steering_values
-
-if TYPE_CHECKING:
-    import onnx
-    import openvino as ov
-
-    from bricks.backends.node_groups import Group
-    from bricks.backends.openvino.models import OpenvinoModels
-    from bricks.graph.model import Graph
 
 # Bricks are compiled together until their weights take so many bytes.
 _COMPILED_AT_ONCE_BYTES = 1 << 28
@@ -69,7 +65,42 @@ def executed_graph(
     ``weights`` are values of all initializers without values, or None.
     """
     source, observed = models.typed(proto)
-    return _Executing(models, proto).executed(source, observed, weights or {})
+    executing = _Executing(models, proto)
+    graph, values, computed = folded(
+        in_float32(source),
+        lambda model, feeds: models.evaluate(model, {}, feeds, optimize=True),
+        as_float32(weights or {}, source),
+    )
+    if has_dequantised_activations(graph):
+        first, _ = executing.kernels(graph, values)
+        graph = dequantised_by_readers(graph, passed_as_floats(graph, first))
+    graph = with_constant_nodes(graph, uniform_values(graph, computed))
+    model = executing.grouped(graph, values)
+    simplified = simplified_around(graph, model.differing_nodes())
+    if simplified is not None:
+        other = executing.grouped(simplified, values)
+        model = min(model, other, key=lambda each: len(each.differing))
+    execution = model.merging.execution
+    groups, other_kernels = model.merging.merged(model.groups)
+    nodes = execution.graph.nodes
+    result = ExecutedGraph(
+        model.proto,
+        execution.graph.types,
+        grouping.in_place(execution),
+        observed,
+        groups,
+        model.layouts,
+        other_kernels,
+        _misshapen(graph, execution.graph)
+        + [
+            "not measured, since OpenVINO runs other kernels for them alone:"
+            f" {_listed([nodes[i] for i in group])}"
+            for group in groups
+            if group[0] in other_kernels
+        ],
+        rule=RULE,
+    )
+    return result, values
 
 
 def operators(nodes: Iterable[onnx.NodeProto]) -> str:
@@ -84,50 +115,8 @@ class _Executing:
     def __init__(self, models: OpenvinoModels, proto: onnx.ModelProto) -> None:
         self._models, self._compiler, self._proto = models, models.compiler, proto
 
-    def executed(
-        self, source: Graph, observed: Sequence[str], weights: Arrays
-    ) -> tuple[ExecutedGraph, dict[str, np.ndarray]]:
-        """See :func:`executed_graph`; ``observed`` names values whose types were observed."""
-        graph, values, computed = folded(
-            in_float32(source), self._evaluated, as_float32(weights, source)
-        )
-        if has_dequantised_activations(graph):
-            first, _ = self._kernels(graph, values)
-            graph = dequantised_by_readers(graph, passed_as_floats(graph, first))
-        graph = with_constant_nodes(graph, uniform_values(graph, computed))
-        model = self._grouped(graph, values)
-        simplified = simplified_around(graph, model.differing_nodes())
-        if simplified is not None:
-            other = self._grouped(simplified, values)
-            model = min(model, other, key=lambda each: len(each.differing))
-        execution = model.merging.execution
-        groups, other_kernels = model.merging.merged(model.groups)
-        nodes = execution.graph.nodes
-        result = ExecutedGraph(
-            model.proto,
-            execution.graph.types,
-            grouping.in_place(execution),
-            observed,
-            groups,
-            model.layouts,
-            other_kernels,
-            _misshapen(graph, execution.graph)
-            + [
-                "not measured, since OpenVINO runs other kernels for them alone:"
-                f" {_listed([nodes[i] for i in group])}"
-                for group in groups
-                if group[0] in other_kernels
-            ],
-            rule=RULE,
-        )
-        return result, values
-
-    def _evaluated(self, model: onnx.ModelProto, feeds: Arrays) -> Sequence[np.ndarray]:
-        return self._models.evaluate(model, {}, feeds, optimize=True)
-
-    def _grouped(self, graph: Graph, values: Arrays) -> GroupedModel:
-        """``graph`` in groups, where these ``values`` of weights are known."""
-        compiled, shapes = self._kernels(graph, values)
+    def grouped(self, graph: Graph, values: Arrays) -> GroupedModel:
+        compiled, shapes = self.kernels(graph, values)
         graph = replace(graph, types={**graph.types, **shapes})
         if self._compiler.precision == BFLOAT16:
             graph, compiled = with_bfloat16_casts(graph, compiled)
@@ -147,7 +136,7 @@ class _Executing:
 
         return GroupedModel.of(proto, Merging(execution, compile_groups), layouts)
 
-    def _kernels(
+    def kernels(
         self, graph: Graph, values: Arrays
     ) -> tuple[list[CompiledKernel], dict[str, TensorType]]:
         """The kernels of the whole ``graph``, where these ``values`` of weights are known.
@@ -161,7 +150,6 @@ class _Executing:
         return kernels(self._compiler.compile(model)), shapes
 
     def _isolated(self, bricks: Sequence[onnx.ModelProto]) -> list[list[CompiledKernel]]:
-        """The kernels of each brick when it is compiled in isolation."""
         result: list[list[CompiledKernel]] = []
         models: list[ov.Model] = []
         keep: list[Arrays] = []  # the weights, to which the models refer

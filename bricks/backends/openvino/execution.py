@@ -9,19 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import onnx
+import openvino as ov
 
 from bricks.backends.openvino.boundary import ADAPTER
 from bricks.backends.openvino.compiled import translated
+from bricks.graph.model import Graph
 from bricks.graph.topology import captured, renamed
 from bricks.graph.types import TensorType
-
-if TYPE_CHECKING:
-    import openvino as ov
-
-    from bricks.graph.model import Graph
 
 _POSITION = re.compile(r"n(\d+)(?:\D.*)?")
 
@@ -215,7 +212,6 @@ def own_shapes(model: ov.Model, graph: Graph) -> dict[str, TensorType]:
 
 
 def _in_context(kernel: CompiledKernel, sources: Sequence[CompiledKernel]) -> CompiledKernel:
-    """``kernel`` with the properties that follow from the kernels whose outputs it reads."""
     return replace(
         kernel,
         constant=all(k.constant for k in sources) if sources else kernel.constant,

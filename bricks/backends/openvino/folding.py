@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
@@ -21,14 +21,12 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from bricks.errors import BackendError
+from bricks.graph.model import Graph
 from bricks.graph.onnx_types import type_proto
 from bricks.graph.payload import is_referenced
 from bricks.graph.topology import captured, default_domain, label, subgraphs, used_values
 from bricks.graph.types import TensorType
 from bricks.operators.dependence import SMALL, steered_values, steering_inputs, value_counts
-
-if TYPE_CHECKING:
-    from bricks.graph.model import Graph
 
 _logger = logging.getLogger(__name__)
 
@@ -106,11 +104,12 @@ def with_constant_nodes(graph: Graph, uniform: Arrays) -> Graph:
                 own = f"{name}:{position}:{port}"
                 types[own] = graph.types[name]
                 copy.input[port] = own
-                nodes.append(
-                    helper.make_node("Constant", [], [own], value=numbers[name])
-                    if name in numbers
-                    else _filling_node(name, filled[name], own)
-                )
+                if name in numbers:
+                    nodes.append(helper.make_node("Constant", [], [own], value=numbers[name]))
+                else:
+                    shapes = [_shape_name(name)]
+                    value = numpy_helper.from_array(filled[name].reshape(-1)[:1])
+                    nodes.append(helper.make_node("ConstantOfShape", shapes, [own], value=value))
         nodes.append(copy)
     gone = numbers.keys() | filled.keys()
     left = {n: t for n, t in graph.initializers.items() if n not in gone}
@@ -136,14 +135,22 @@ def simplified_around(graph: Graph, nodes: Sequence[onnx.NodeProto]) -> Graph | 
     """``graph`` with more of OpenVINO's simplifications around ``nodes``; None if there are none.
 
     It drops a scale of ones and an addition of zeros, so weights that are known and uniform become
-    nodes. And outputs of a node without readers are omitted.
+    nodes. And outputs without readers are omitted, except where they are all outputs of a node.
     """
     weights = _uniform(graph, _known(graph, {name for node in nodes for name in used_values(node)}))
     read = {name for node in graph.nodes for name in used_values(node)}.union(graph.outputs)
     unread = {name for node in nodes for name in node.output if name} - read
     if not weights and not unread:
         return None
-    return _without_outputs(with_constant_nodes(graph, weights), unread)
+    simplified = with_constant_nodes(graph, weights)
+    copies = []
+    for node in simplified.nodes:
+        copy = onnx.NodeProto()
+        copy.CopyFrom(node)
+        if not unread.issuperset(filter(None, node.output)):
+            copy.output[:] = ["" if name in unread else name for name in node.output]
+        copies.append(copy)
+    return replace(simplified, nodes=tuple(copies))
 
 
 def proto_of(graph: Graph, like: onnx.ModelProto) -> onnx.ModelProto:
@@ -156,20 +163,7 @@ def proto_of(graph: Graph, like: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
-def _without_outputs(graph: Graph, unread: set[str]) -> Graph:
-    """``graph`` without the outputs ``unread``, except where they are all outputs of a node."""
-    nodes = []
-    for node in graph.nodes:
-        copy = onnx.NodeProto()
-        copy.CopyFrom(node)
-        if not unread.issuperset(filter(None, node.output)):
-            copy.output[:] = ["" if name in unread else name for name in node.output]
-        nodes.append(copy)
-    return replace(graph, nodes=tuple(nodes))
-
-
 def _known(graph: Graph, names: Iterable[str]) -> dict[str, np.ndarray]:
-    """The values of the initializers among ``names`` that the graph holds."""
     tensors = {name: graph.initializers[name] for name in names if name in graph.initializers}
     return {n: numpy_helper.to_array(t) for n, t in tensors.items() if not is_referenced(t)}
 
@@ -213,12 +207,6 @@ def _numbers(graph: Graph) -> dict[str, onnx.TensorProto]:
     }
 
 
-def _filling_node(name: str, values: np.ndarray, own: str) -> onnx.NodeProto:
-    """A node that makes ``own``, equal to the uniform value ``name``."""
-    value = numpy_helper.from_array(values.reshape(-1)[:1])
-    return helper.make_node("ConstantOfShape", [_shape_name(name)], [own], value=value)
-
-
 def _shape_name(name: str) -> str:
     return f"{name}:shape"
 
@@ -260,7 +248,11 @@ def _evaluated(
             continue
         names = used_values(node)
         if node.op_type in _OF_SHAPES:
-            known[node.output[0]] = _size(graph, node)
+            type_ = _tensor_type(graph, node.input[0])
+            limits = {a.name: a.i for a in node.attribute}
+            begin, end = limits.get("start", 0), limits.get("end", len(type_.shape))
+            size = type_.elements if node.op_type == "Size" else type_.shape[begin:end]
+            known[node.output[0]] = np.array(size, np.int64)
         elif all(name in known for name in names):
             try:
                 known.update(_run(graph, node, {name: known[name] for name in names}, compute))
@@ -275,10 +267,6 @@ def _evaluated(
 def _run(
     graph: Graph, node: onnx.NodeProto, feeds: Arrays, compute: Compute
 ) -> dict[str, np.ndarray]:
-    """Run one node on ``feeds``; return its outputs by name.
-
-    ``compute`` runs it where ONNX's reference evaluator cannot.
-    """
     outputs = [name for name in node.output if name]
     model = helper.make_model(
         helper.make_graph(
@@ -298,16 +286,6 @@ def _run(
     return dict(zip(outputs, results, strict=True))
 
 
-def _size(graph: Graph, node: onnx.NodeProto) -> np.ndarray:
-    """The result of a Shape or Size."""
-    type_ = _tensor_type(graph, node.input[0])
-    if node.op_type == "Size":
-        return np.array(type_.elements, np.int64)
-    limits = {a.name: a.i for a in node.attribute}
-    begin, end = limits.get("start", 0), limits.get("end", len(type_.shape))
-    return np.array(type_.shape[begin:end], np.int64)
-
-
 def _tensor_type(graph: Graph, name: str) -> TensorType:
     type_ = graph.types.get(name)
     if not isinstance(type_, TensorType):
@@ -316,7 +294,6 @@ def _tensor_type(graph: Graph, name: str) -> TensorType:
 
 
 def _weight(name: str, type_: TensorType) -> onnx.TensorProto:
-    """An initializer without values."""
     tensor = onnx.TensorProto(name=name, dims=type_.shape)
     tensor.data_type = onnx.TensorProto.DataType.Value(type_.dtype)
     tensor.data_location = onnx.TensorProto.EXTERNAL

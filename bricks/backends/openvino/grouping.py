@@ -22,18 +22,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import onnx
 
 from bricks.backends.node_groups import Group, connected, convex
 from bricks.backends.openvino.boundary import is_channels_last
 from bricks.backends.openvino.execution import CONSTANT_NODES, PORTS, VIEW, CompiledKernel
 from bricks.backends.openvino.precision import is_storing_cast
+from bricks.graph.model import Graph
 from bricks.graph.topology import producers, used_values
-
-if TYPE_CHECKING:
-    import onnx
-
-    from bricks.graph.model import Graph
 
 # Kinds of kernels that are views where OpenVINO names no implementation, since none is needed.
 _CONCATENATION = "Concatenation"
@@ -111,7 +108,11 @@ def linked(execution: Execution, links: Iterable[Sequence[int]]) -> list[Group]:
 
     They are in an order in which they can run, as close to OpenVINO's as possible.
     """
-    nodes, first = execution.graph.nodes, _first_kernels(execution)
+    nodes = execution.graph.nodes
+    first: dict[int, int] = {}  # by node, the execution order of its first kernel
+    for n in sorted(execution.owner):
+        for position in execution.nodes_of(n):
+            first.setdefault(position, execution.kernels[n].order)
     sets = connected(len(nodes), links)
     return convex(nodes, sets, rank=lambda group: min(first.get(i, i) for i in group))
 
@@ -247,15 +248,6 @@ def _merged(graph: Graph, makers: Mapping[str, int], position: int) -> Iterator[
             return
 
 
-def _first_kernels(execution: Execution) -> dict[int, int]:
-    """By node, the execution order of its first kernel."""
-    first: dict[int, int] = {}
-    for n in sorted(execution.owner):
-        for position in execution.nodes_of(n):
-            first.setdefault(position, execution.kernels[n].order)
-    return first
-
-
 def _summand(execution: Execution, kernel: CompiledKernel, source: int) -> str | None:
     """The value that a convolution adds to its result, by the kernel that it comes from."""
     graph, inside = execution.graph, kernel.positions
@@ -331,7 +323,8 @@ class Merging:
             hopeless |= differing - helping.keys()
             current = self._with_neighbours(current, helping)
         return current, {
-            group[0]: _signatures(self.execution.kernels_of(group))
+            group[0]: sorted(" ".join(k.signature) for k in self.execution.kernels_of(group))
+            or ["nothing"]
             for group in current
             if group in hopeless
         }
@@ -343,8 +336,12 @@ class Merging:
         """
         helping: dict[Group, Group] = {}
         grown = {group: group for group in differing}
+
+        def all_neighbours(group: Group) -> list[int]:
+            return [*self._readers(group), *self._sources(group)]
+
         for _ in range(_STEPS):
-            for neighbours in (self._readers, self._sources, self._all_neighbours):
+            for neighbours in (self._readers, self._sources, all_neighbours):
                 larger = {
                     group: self._grown(groups, own, [*own, *neighbours(own)])
                     for group, own in grown.items()
@@ -358,24 +355,20 @@ class Merging:
     def _with_neighbours(
         self, groups: Sequence[Group], neighbours: Mapping[Group, Sequence[int]]
     ) -> list[Group]:
-        """``groups``, merged with the groups of their ``neighbours``, which are nodes."""
         near = [(group[0], i) for group, nodes in neighbours.items() for i in nodes]
         return linked(self.execution, [*groups, *near])
 
     def _grown(self, groups: Sequence[Group], group: Group, near: Sequence[int]) -> Group:
-        """The group of which ``group`` is part once it is merged with the nodes ``near``."""
         merged = self._with_neighbours(groups, {group: near})
         return next(larger for larger in merged if group[0] in larger)
 
     def _sources(self, group: Group) -> list[int]:
-        """Nodes outside a group that make values which it reads."""
         nodes = self.execution.graph.nodes
         makers = producers(nodes)
         read = [name for i in group for name in used_values(nodes[i])]
         return sorted({makers[name] for name in read if name in makers}.difference(group))
 
     def _readers(self, group: Group) -> list[int]:
-        """Nodes outside a group that read values which it makes."""
         nodes, inside = self.execution.graph.nodes, set(group)
         made = {name for i in group for name in nodes[i].output}
         return [
@@ -383,9 +376,6 @@ class Merging:
             for i, node in enumerate(nodes)
             if i not in inside and made.intersection(used_values(node))
         ]
-
-    def _all_neighbours(self, group: Group) -> list[int]:
-        return [*self._readers(group), *self._sources(group)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -434,8 +424,3 @@ def _same_kernels(in_model: Sequence[CompiledKernel], isolated: Sequence[Compile
     common = {k.signature for k in last[0]} & {k.signature for k in last[1]}
     left = [{k.precision for k in kernels if k.signature not in common} for kernels in last]
     return own == there and layouts[0] == layouts[1] and left[0].isdisjoint(left[1])
-
-
-def _signatures(kernels: Sequence[CompiledKernel]) -> list[str]:
-    """The signatures of kernels as texts, sorted: the order of kernels does not count."""
-    return sorted(" ".join(kernel.signature) for kernel in kernels) or ["nothing"]

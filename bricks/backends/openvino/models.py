@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
+import openvino as ov
 
 from bricks.backends.openvino.boundary import (
     from_channels_last,
@@ -22,15 +23,10 @@ from bricks.backends.openvino.precision import with_fake_quantised_inputs
 from bricks.backends.synthetic_data import OBSERVED, TensorInputs, TensorRuntime, results_of
 from bricks.decompose.identity import is_brick
 from bricks.errors import BackendError
+from bricks.graph.model import Graph
 from bricks.graph.model_metadata import noted_layouts, runtime_value, steering_values_of
-from bricks.graph.types import TensorType
+from bricks.graph.types import TensorType, ValueType
 from bricks.graph.view import OpenShapes, graph_of, typed_graph
-
-if TYPE_CHECKING:
-    import openvino as ov
-
-    from bricks.graph.model import Graph
-    from bricks.graph.types import ValueType
 
 
 class OpenvinoModels(TensorRuntime):

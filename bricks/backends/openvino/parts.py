@@ -18,23 +18,18 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import networkx as nx
+import numpy as np
 import openvino as ov
 
-from bricks.backends.base import RotatingInputs
+from bricks.backends.base import Binding, RotatingInputs
+from bricks.backends.input_values import Turns
 from bricks.backends.kernel_counters import CallOverhead, KernelCounters
 from bricks.backends.openvino.compiled import BoundRequest, Compiler, Ports, translated
 from bricks.backends.openvino.execution import CompiledKernel, kernels
 from bricks.errors import BackendError
 from bricks.units.sample import Sample
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from bricks.backends.base import Binding
-    from bricks.backends.input_values import Turns
 
 # Names of nodes end with the number of their part.
 _PART = re.compile(r"@(\d+)(?:\D|$)")
@@ -156,7 +151,21 @@ class OpenvinoFusedRun:
         computing = [part for part in parts if part]
         if any(a[-1].order > b[0].order for a, b in pairwise(computing)):
             raise BackendError("OpenVINO does not run bricks in the order of their model")
-        self._request = _bound(compiled, bricks)
+        with translated("preparing a run"):
+            request = compiled.create_infer_request()
+        keep: list[object] = []
+        inputs = outputs = 0
+        for bound in bricks:
+            ports = bound.brick.ports
+            keep.append((bound.brick, bound.region))
+            keep.append(
+                ports.bind(
+                    request, bound.binding, bound.region, bound.own, inputs=inputs, outputs=outputs
+                )
+            )
+            inputs += ports.inputs
+            outputs += len(bound.brick.model.outputs)
+        self._request = BoundRequest(request, keep, outputs)
         names = [[kernel.name for kernel in part] for part in parts]
         others = [k.name for k in compiled_kernels if k.is_adapter or k.at_boundary]
         self._counters = KernelCounters(names, others, first.overhead(), self._request.counters)
@@ -164,22 +173,3 @@ class OpenvinoFusedRun:
     def sample(self) -> list[Sample]:
         """Run all once; the latency of each, as if it ran in a call of its own."""
         return [*map(Sample, self._counters.latencies_s(self._request.sample().host_s))]
-
-
-def _bound(compiled: ov.CompiledModel, bricks: Sequence[BoundBrick]) -> BoundRequest:
-    """A request of the model of all ``bricks``, whose ports are bound as theirs are."""
-    with translated("preparing a run"):
-        request = compiled.create_infer_request()
-    keep: list[object] = []
-    inputs = outputs = 0
-    for bound in bricks:
-        ports = bound.brick.ports
-        keep.append((bound.brick, bound.region))
-        keep.append(
-            ports.bind(
-                request, bound.binding, bound.region, bound.own, inputs=inputs, outputs=outputs
-            )
-        )
-        inputs += ports.inputs
-        outputs += len(bound.brick.model.outputs)
-    return BoundRequest(request, keep, outputs)

@@ -20,26 +20,37 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from bricks.backends.openvino.execution import CompiledKernel
+from bricks.graph.model import Graph
 from bricks.graph.payload import is_referenced, value_dtype
 from bricks.graph.topology import captured, producers, renamed
-from bricks.graph.types import TensorType
+from bricks.graph.types import TensorType, ValueType
 from bricks.graph.view import graph_of
-
-if TYPE_CHECKING:
-    from bricks.backends.openvino.execution import CompiledKernel
-    from bricks.graph.model import Graph
-    from bricks.graph.types import ValueType
 
 _CONVERTED = frozenset(("FLOAT16", "BFLOAT16", "DOUBLE"))
 _NUMBERS = {getattr(onnx.TensorProto, name) for name in _CONVERTED}
 # Attributes that name an element type.
 _TYPE_ATTRIBUTES = frozenset(("to", "dtype"))
+
+_DEQUANTIZING, _ZERO_POINT = "DequantizeLinear", 2
+_FLOAT = onnx.TensorProto.FLOAT
+# The lowest and highest integer of the types in which OpenVINO computes.
+_RANGES = {onnx.TensorProto.UINT8: (0, 255), onnx.TensorProto.INT8: (-128, 127)}
+# OpenVINO's name of float32.
+_FLOAT32 = "f32"
+# Operators that commute with dequantisation; MaxPool takes integers from this opset on.
+_MOVING = frozenset(("Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze"))
+_POOLING, _POOLS_INTEGERS = "MaxPool", 12
+# The domain of OpenVINO's operators in ONNX files.
+_OPENVINO = "org.openvinotoolkit"
+
+# OpenVINO's name of the precision.
+BFLOAT16 = "bf16"
 
 
 def in_float32(graph: Graph) -> Graph:
@@ -88,7 +99,6 @@ def _cast(source: str, target: str, to: int) -> onnx.NodeProto:
 
 
 def _node(node: onnx.NodeProto, names: Mapping[str, str]) -> onnx.NodeProto:
-    """A copy of ``node`` with these other names, whose attributes say float32."""
     copy = renamed(node, names)
     for attribute in copy.attribute:
         if attribute.name in _TYPE_ATTRIBUTES and attribute.i in _NUMBERS:
@@ -99,7 +109,6 @@ def _node(node: onnx.NodeProto, names: Mapping[str, str]) -> onnx.NodeProto:
 
 
 def _tensor(tensor: onnx.TensorProto) -> onnx.TensorProto:
-    """``tensor`` in float32 if it is of a converted type."""
     if tensor.data_type not in _NUMBERS:
         return tensor
     if is_referenced(tensor):
@@ -108,19 +117,6 @@ def _tensor(tensor: onnx.TensorProto) -> onnx.TensorProto:
         copy.data_type = onnx.TensorProto.FLOAT
         return copy
     return numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float32), tensor.name)
-
-
-_DEQUANTIZING, _ZERO_POINT = "DequantizeLinear", 2
-_FLOAT = onnx.TensorProto.FLOAT
-# The lowest and highest integer of the types in which OpenVINO computes.
-_RANGES = {onnx.TensorProto.UINT8: (0, 255), onnx.TensorProto.INT8: (-128, 127)}
-# OpenVINO's name of float32.
-_FLOAT32 = "f32"
-# Operators that commute with dequantisation; MaxPool takes integers from this opset on.
-_MOVING = frozenset(("Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze"))
-_POOLING, _POOLS_INTEGERS = "MaxPool", 12
-# The domain of OpenVINO's operators in ONNX files.
-_OPENVINO = "org.openvinotoolkit"
 
 
 def has_dequantised_activations(graph: Graph) -> bool:
@@ -216,7 +212,6 @@ def with_fake_quantised_inputs(proto: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _fake_quantize(node: onnx.NodeProto, limits: tuple[int, int]) -> Iterator[onnx.NodeProto]:
-    """Nodes that compute the same as a DequantizeLinear of integers between ``limits``."""
     target, scale = node.output[0], node.input[1]
     number = f"{target}:number"
     yield helper.make_node("Cast", [node.input[0]], [number], to=_FLOAT)
@@ -255,14 +250,7 @@ def _has_one_scale(graph: Graph, node: onnx.NodeProto) -> bool:
 
 
 def _dequantize(integers: str, node: onnx.NodeProto, made: str) -> onnx.NodeProto:
-    """A copy of the DequantizeLinear ``node`` which makes ``made`` from ``integers``."""
     return renamed(node, {node.input[0]: integers, node.output[0]: made})
-
-
-# OpenVINO's name of the precision.
-BFLOAT16 = "bf16"
-
-_FLOAT_NAME = "FLOAT"
 
 
 def with_bfloat16_casts(
@@ -289,12 +277,12 @@ def with_bfloat16_casts(
             if name in stored and inside.isdisjoint(kernels_at.get(position, ())):
                 names[name] = f"{name}:{position}"
                 types[names[name]] = types[name]
-                nodes.append(_named_cast(_stored_name(name), names[name], _FLOAT_NAME))
+                nodes.append(_cast(_stored_name(name), names[name], _FLOAT))
         nodes.append(renamed(node, names))
         for name in node.output:
             if name in stored:
                 types[_stored_name(name)] = TensorType("BFLOAT16", types[name].shape)
-                nodes.append(_named_cast(name, _stored_name(name), "BFLOAT16"))
+                nodes.append(_cast(name, _stored_name(name), onnx.TensorProto.BFLOAT16))
         new_positions[position] = set(range(begin, len(nodes)))
     moved = [
         replace(kernel, positions=frozenset(n for i in kernel.positions for n in new_positions[i]))
@@ -325,7 +313,7 @@ def _stored(graph: Graph, kernels: Sequence[CompiledKernel]) -> set[str]:
         inside = kernel.positions if kernel else frozenset()
         for output, name in enumerate(node.output):
             type_ = graph.types.get(name)
-            if not isinstance(type_, TensorType) or type_.dtype != _FLOAT_NAME or name in kept:
+            if not isinstance(type_, TensorType) or type_.dtype != "FLOAT" or name in kept:
                 continue
             if kernel:
                 precisions = kernel.output_precisions
@@ -339,7 +327,3 @@ def _stored(graph: Graph, kernels: Sequence[CompiledKernel]) -> set[str]:
 
 def _stored_name(name: str) -> str:
     return f"{name}:stored"
-
-
-def _named_cast(source: str, target: str, dtype: str) -> onnx.NodeProto:
-    return helper.make_node("Cast", [source], [target], to=onnx.TensorProto.DataType.Value(dtype))

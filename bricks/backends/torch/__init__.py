@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from bricks.backends.offer import BackendInfo, Counterparts, Offer, locked_environment, unimportable
 from bricks.backends.portable import Portable
 from bricks.backends.programs import DecoderWriter, ProgramTranslator, TranslatedProgram
-from bricks.backends.users_python import VARIABLE
+from bricks.backends.users_python import VARIABLE, UsersPython
 from bricks.errors import BackendError
 from bricks.graph.form import ModelForm
-from bricks.system.accelerator import CPU
+from bricks.system.accelerator import CPU, Accelerator
 
 if TYPE_CHECKING:
     import onnx
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from bricks.architectures.architecture import Architecture
     from bricks.backends.profiler_trace import TraceFormat
     from bricks.backends.torch.backend import TorchBackend
-    from bricks.backends.users_python import UsersPython
-    from bricks.system.accelerator import Accelerator
     from bricks.system.environments import Environment
 
 _COUNTERPARTS = Counterparts(
@@ -95,21 +93,16 @@ class TorchOffer(Offer, ProgramTranslator, DecoderWriter, Portable):
                 " name one in CXX"
             )
         found = self.users_python()
-        if self.device != CPU:
-            return self._on_gpu(found)
-        if found is None:
+        if self.device != CPU:  # only a Python of the user has a PyTorch for CUDA
+            version, cuda = (None, None) if found is None else build_of(found)
+            if found is None or cuda is None:
+                has = "there is none" if found is None else f"{found.python} has {version}"
+                raise BackendError(
+                    f"--device cuda needs a PyTorch built for CUDA, and {has}: name a Python that"
+                    f" has one with --python, or in {VARIABLE}"
+                )
+        elif found is None:
             return replace(self.describe_elsewhere(), python=str(self.environment.required()))
-        return self.described_in(found)
-
-    def _on_gpu(self, found: UsersPython | None) -> BackendInfo:
-        """The facts of a PyTorch for CUDA, which only a Python of the user has."""
-        version, cuda = (None, None) if found is None else build_of(found)
-        if found is None or cuda is None:
-            has = "there is none" if found is None else f"{found.python} has {version}"
-            raise BackendError(
-                f"--device cuda needs a PyTorch built for CUDA, and {has}: name a Python that has"
-                f" one with --python, or in {VARIABLE}"
-            )
         return self.described_in(found)
 
     def described_in(self, found: UsersPython) -> BackendInfo:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx
 import torch
 
 from bricks.backends.base import BindableModel, Evaluator, ExecutedGraph, Profiler, StandaloneLoader
@@ -26,7 +27,7 @@ from bricks.backends.programs import (
 )
 from bricks.backends.ranks import Communicator, DistributedTrainer
 from bricks.backends.torch.cut import deciding_values, recipes_of
-from bricks.backends.torch.device import PROCESSOR, Device
+from bricks.backends.torch.device import PROCESSOR, Device, Handles
 from bricks.backends.torch.entry import users_errors
 from bricks.backends.torch.record import WARM_UP, record
 from bricks.backends.torch.run.distributed import (
@@ -43,7 +44,8 @@ from bricks.backends.torch.run.probes import (
     phase_probes,
     probed,
 )
-from bricks.backends.torch.run.replay import LoadedCalls, RealStep, TensorHandles, replayed
+from bricks.backends.torch.run.replay import LoadedCalls, RealStep, replayed
+from bricks.backends.torch.run.tiny_programs import PhaseProbes
 from bricks.backends.torch.run.training import ProgramTraining
 from bricks.backends.torch.run.training_checks import item_orders, trajectories
 from bricks.backends.torch.run.whole_programs import (
@@ -52,22 +54,13 @@ from bricks.backends.torch.run.whole_programs import (
     StandaloneProgram,
     UserPrograms,
 )
+from bricks.backends.training_checks import GradientDeviations, ItemOrders, OptimizerTrajectories
 from bricks.errors import BackendError
 from bricks.graph.call import INFERENCE
 from bricks.graph.form import ModelForm, form_of
 from bricks.graph.program import origin_of
+from bricks.graph.types import ValueType
 from bricks.graph.view import graph_of
-
-if TYPE_CHECKING:
-    import onnx
-
-    from bricks.backends.torch.run.tiny_programs import PhaseProbes
-    from bricks.backends.training_checks import (
-        GradientDeviations,
-        ItemOrders,
-        OptimizerTrajectories,
-    )
-    from bricks.graph.types import ValueType
 
 
 class TorchBackend(
@@ -110,8 +103,7 @@ class TorchBackend(
             from bricks.backends.torch.compiled_kernels import inductor  # slow import
 
             inductor()
-        self._handles: TensorHandles = {}
-        self._touched: TensorHandles = {}
+        self._handles = Handles(device)
         self._probes: dict[bool, PhaseProbes] = {}
 
     def record(self, program: ProgramSource) -> onnx.ModelProto:
@@ -184,15 +176,7 @@ class TorchBackend(
 
     def pre_touch(self, events: Sequence[tuple[int, int]]) -> None:
         """Allocate for calls that a walk omits, and free as the program does."""
-        for handle, size_bytes in events:
-            if size_bytes:
-                self._touched[handle] = self._device.touched(size_bytes)
-            elif handle >= 0:
-                self._handles.pop(handle, None)
-                self._touched.pop(handle, None)
-            else:
-                self._handles.clear()
-                self._touched.clear()
+        self._handles.apply(events)
 
     def instruments(self) -> TorchInstruments:
         """Return instruments that are calls of PyTorch."""
@@ -223,7 +207,13 @@ class TorchBackend(
         """Load the calls of a brick, or for a whole model the user's program."""
         probe = probed(proto)
         if probe is not None:
-            return self._probe(*probe)
+            training = probe[0] != INFERENCE
+            if training not in self._probes:
+                with self._programs.keeping_kernels():
+                    self._probes[training] = phase_probes(
+                        training, self._seed, compiled=self._compiled, device=self._device
+                    )
+            return PhaseProbe(self._probes[training], *probe)
         replicated = replicated_steps(proto)
         if replicated is not None:
             return replicated
@@ -236,7 +226,7 @@ class TorchBackend(
             proto,
             recipes_of(proto),
             lambda: self._generator(key),
-            self._handles,
+            self._handles.tensors,
             deciding_values(proto),
             self._device,
         )
@@ -262,16 +252,6 @@ class TorchBackend(
     ) -> tuple[ExecutedGraph, Mapping[str, np.ndarray]]:
         """Return the program with unchanged weights."""
         return self.executed(proto), weights
-
-    def _probe(self, phase: str, part: str, kind: str) -> PhaseProbe:
-        training = phase != INFERENCE
-        if training not in self._probes:
-            with self._programs.keeping_kernels():
-                probes = phase_probes(
-                    training, self._seed, compiled=self._compiled, device=self._device
-                )
-            self._probes[training] = probes
-        return PhaseProbe(self._probes[training], phase, part, kind)
 
     def _generator(self, key: str) -> torch.Generator:
         generator = torch.Generator()

@@ -49,6 +49,19 @@ _NAMED: Mapping[str, Callable[[Any], Any]] = {
     "undefined": lambda _: None,
 }
 
+_PLAIN = {
+    torch.dtype: "dtype",
+    torch.device: "device",
+    torch.layout: "layout",
+    torch.memory_format: "format",
+}
+
+# The namespace of kernels that PyTorch's compiler makes.
+KERNEL = "kernel"
+
+# More calls than recomputed layers make; a program of another host could name any number.
+_MOST_RECOMPUTED = 1 << 16
+
 
 def operator_called(namespace: str, operator: str) -> Any:
     """Return the operator called ``operator`` (``add.Tensor``) in ``namespace`` (``aten``).
@@ -117,14 +130,6 @@ def tensors_in(result: Any) -> Iterator[torch.Tensor | None]:
                 yield from tensors_in(each)
 
 
-_PLAIN = {
-    torch.dtype: "dtype",
-    torch.device: "device",
-    torch.layout: "layout",
-    torch.memory_format: "format",
-}
-
-
 class Values(Protocol):
     """The named values of a step."""
 
@@ -187,7 +192,12 @@ class ArgumentWriter:
         if isinstance(value, list | tuple):
             return [self._written(item) for item in value]
         if isinstance(value, float):
-            return self._number(value)
+            if not math.isfinite(value):
+                return {"float": str(value)}
+            if not self._indifferent or is_special(value):
+                return value
+            self.scalars.append(value)
+            return {"s": len(self.scalars) - 1}
         if value is None or isinstance(value, bool | int | str):
             return value
         for kind, name in _PLAIN.items():
@@ -218,14 +228,6 @@ class ArgumentWriter:
         scales, zeros = weight.q_per_channel_scales(), weight.q_per_channel_zero_points()
         return [weight.int_repr(), bias, scales.float(), zeros.int()]
 
-    def _number(self, value: float) -> Any:
-        if not math.isfinite(value):
-            return {"float": str(value)}
-        if not self._indifferent or is_special(value):
-            return value
-        self.scalars.append(value)
-        return {"s": len(self.scalars) - 1}
-
     def ports(self) -> tuple[Port, ...]:
         """Return storage, offset and strides of each tensor; empty where all are contiguous."""
         keys = [storage_key(tensor) for tensor in self.tensors]
@@ -252,13 +254,6 @@ def storage_key(tensor: torch.Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
 
 
-# The namespace of kernels that PyTorch's compiler makes.
-KERNEL = "kernel"
-
-# More calls than recomputed layers make; a program of another host could name any number.
-_MOST_RECOMPUTED = 1 << 16
-
-
 class ReplayedCall:
     """A recorded call with the names of its inputs and outputs, ready to be made on tensors.
 
@@ -274,8 +269,12 @@ class ReplayedCall:
 
     def run(self, values: dict[str, Any]) -> int:
         """Make the call on ``values`` and add its outputs to them; nanoseconds of the operator."""
-        (positional, named), operator = self._arguments(values), self.operator
-        clock = time.perf_counter_ns
+        tensors = [values[name] for name in self.inputs]
+        numbers = tensors.pop().tolist() if self.takes_numbers else []
+        written, written_named = self.call.arguments
+        positional = [resolved(each, tensors, numbers) for each in written]
+        named = {n: resolved(each, tensors, numbers) for n, each in written_named.items()}
+        operator, clock = self.operator, time.perf_counter_ns
         start = clock()
         result = operator(*positional, **named)
         taken_ns = clock() - start
@@ -287,22 +286,18 @@ class ReplayedCall:
                 values[name] = values[self.inputs[self.call.aliases[number]]]
         return taken_ns
 
-    def _arguments(self, values: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Positional and named arguments, with the tensors and numbers of ``values``."""
-        tensors = [values[name] for name in self.inputs]
-        numbers = tensors.pop().tolist() if self.takes_numbers else []
-        positional, named = self.call.arguments
-        return (
-            [resolved(each, tensors, numbers) for each in positional],
-            {name: resolved(each, tensors, numbers) for name, each in named.items()},
-        )
-
 
 def _operator(call: Call) -> Any:
     if call.namespace == KERNEL:
         from bricks.backends.torch.compiled_kernels import kept_kernel  # slow import
 
-        return _Kernel(kept_kernel(str(call.arguments[1].get("key"))))
+        kernel = kept_kernel(str(call.arguments[1].get("key")))
+
+        def run(*arguments: Any, key: str) -> tuple[()]:
+            kernel(*arguments)
+            return ()
+
+        return run
     if call.namespace == RECOMPUTATION and call.operator in (HIDE, RECOMPUTE):
         calls, reentrant = call.arguments[0]
         if not isinstance(calls, int) or not 0 <= calls <= _MOST_RECOMPUTED:
@@ -324,25 +319,10 @@ class _PackedProduct:
     def __call__(self, x: Any, parts: list[Any], *others: Any) -> Any:
         """Run the product with weights that were unpacked to ``parts``: see ``call_arguments``."""
         if not (self._parts and all(map(is_, parts, self._parts))):
-            self._parts, self._packed = parts, _packed(*parts)
+            weight, bias, scale, zero = self._parts = parts
+            if isinstance(scale, float):
+                quantised = torch._make_per_tensor_quantized_tensor(weight, scale, zero)
+            else:
+                quantised = torch._make_per_channel_quantized_tensor(weight, scale, zero, 0)
+            self._packed = torch.ops.quantized.linear_prepack(quantised, bias)
         return self._operator(x, self._packed, *others)
-
-
-def _packed(weight: Any, bias: Any, scale: Any, zero: Any) -> Any:
-    if isinstance(scale, float):
-        quantised = torch._make_per_tensor_quantized_tensor(weight, scale, zero)
-    else:
-        quantised = torch._make_per_channel_quantized_tensor(weight, scale, zero, 0)
-    return torch.ops.quantized.linear_prepack(quantised, bias)
-
-
-class _Kernel:
-    """A compiled kernel with the interface of an operator."""
-
-    def __init__(self, kernel: Callable[..., None]) -> None:
-        self._kernel = kernel
-
-    def __call__(self, *arguments: Any, key: str) -> tuple[()]:
-        """Run the kernel, which returns nothing."""
-        self._kernel(*arguments)
-        return ()

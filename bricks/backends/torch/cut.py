@@ -7,29 +7,29 @@ ONNX nor this package. Must not know how tensors are made: this module does not 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import onnx
 
 from bricks.backends.torch.call_data import GENERATOR, QUANTIZED, TensorRecipe, TensorRecipes
 from bricks.errors import BackendError
 from bricks.graph.form import DOMAIN
 from bricks.graph.model_metadata import sketches_of
 from bricks.graph.program import TORCH_DTYPES, Port, call_of, contiguous, is_call
-from bricks.graph.types import ELEMENT_BITS, TensorType
+from bricks.graph.sketch import Sketch
+from bricks.graph.types import ELEMENT_BITS, TensorType, ValueType
 from bricks.graph.view import graph_of, without_values
 from bricks.operators.dependence import decisive_values
-
-if TYPE_CHECKING:
-    import onnx
-
-    from bricks.graph.sketch import Sketch
-    from bricks.graph.types import ValueType
 
 Shapes = Sequence[tuple[int, ...]]
 # From positional arguments (tensors as their shapes) to the bound of each integer tensor among
 # them, by argument.
 Bounds = Callable[[list[Any]], Mapping[int, Any]]
+
+# Kernels that PyTorch's compiler made for one host.
+_KERNEL = "kernel"
 
 
 def _dim(shape: Sequence[int], dim: int) -> int:
@@ -112,7 +112,6 @@ def _bounds(
 
 
 def _shapes(argument: Any, node: onnx.NodeProto, types: Mapping[str, TensorType]) -> Any:
-    """Return a recorded argument with the shapes of its tensors in place of them."""
     if isinstance(argument, dict) and "t" in argument:
         return types[node.input[argument["t"]]].shape
     if isinstance(argument, list):
@@ -121,7 +120,6 @@ def _shapes(argument: Any, node: onnx.NodeProto, types: Mapping[str, TensorType]
 
 
 def _assign(argument: Any, bound: Any, node: onnx.NodeProto, bounds: dict[str, int]) -> None:
-    """Note the least bound of each tensor in a recorded argument."""
     if isinstance(argument, list):
         for item, limit in zip(argument, bound, strict=False):
             _assign(item, limit, node, bounds)
@@ -133,12 +131,38 @@ def _assign(argument: Any, bound: Any, node: onnx.NodeProto, bounds: dict[str, i
 def recipes_of(proto: onnx.ModelProto) -> TensorRecipes:
     """Return how to make a tensor for each input and weight of a brick."""
     layouts = _Layouts()
-    _lay_out(proto, layouts)
+    graph = graph_of(proto)
+    outside = [*graph.inputs, *without_values(proto)]
+    for node in proto.graph.node:
+        call = call_of(node)
+        names = list(node.input)[: len(call.ports)] if call.ports else list(node.input)
+        new = [n for n in dict.fromkeys(names) if n in outside and n not in layouts.views]
+        ports = [call.ports[names.index(n)] for n in new] if call.ports else []
+        layouts.add({n: _tensor(graph.types[n], n) for n in new}, ports)
+    for name in outside:  # the numbers of calls that have ports
+        if name not in layouts.views:
+            layouts.add({name: _tensor(graph.types[name], name)}, [])
     for node in proto.graph.node:
         if node.op_type == "as_strided" and node.input[0] in layouts.views:
             shape, strides, *offset = call_of(node).arguments[0][1:]
             layouts.reach(node.input[0], Port(0, sum(offset), tuple(strides)), shape)
-    return TensorRecipes(tuple(layouts.storages), tuple(_filled(proto, layouts)))
+    types = tensor_types(graph.types)
+    bounds: dict[str, int] = {}
+    rising: dict[str, int] = {}
+    states: set[str] = set()
+    for node in proto.graph.node:
+        bounds |= bounds_of(node, types)
+        rising |= rising_bounds_of(node, types)
+        if node.domain == DOMAIN + GENERATOR:  # random bytes are no valid state
+            states.update(node.input)
+    tensors = tuple(
+        TensorRecipe(
+            name, TORCH_DTYPES[type_.dtype], type_.shape, port.storage, port.offset, port.strides,
+            rising.get(name, bounds.get(name)), name in rising, name in states,
+        )
+        for name, (type_, port) in layouts.views.items()
+    )  # fmt: skip
+    return TensorRecipes(tuple(layouts.storages), tensors)
 
 
 def deciding_values(proto: onnx.ModelProto) -> dict[str, Sketch | None]:
@@ -176,46 +200,10 @@ class _Layouts:
         self.storages[view.storage] = max(self.storages[view.storage], needed)
 
 
-def _lay_out(proto: onnx.ModelProto, layouts: _Layouts) -> None:
-    """Add the inputs and weights of each call, then those that no layout is known of."""
-    graph = graph_of(proto)
-    outside = [*graph.inputs, *without_values(proto)]
-    for node in proto.graph.node:
-        call = call_of(node)
-        names = list(node.input)[: len(call.ports)] if call.ports else list(node.input)
-        new = [n for n in dict.fromkeys(names) if n in outside and n not in layouts.views]
-        ports = [call.ports[names.index(n)] for n in new] if call.ports else []
-        layouts.add({n: _tensor(graph.types[n], n) for n in new}, ports)
-    for name in outside:  # the numbers of calls that have ports
-        if name not in layouts.views:
-            layouts.add({name: _tensor(graph.types[name], name)}, [])
-
-
-def _filled(proto: onnx.ModelProto, layouts: _Layouts) -> Iterator[TensorRecipe]:
-    types = tensor_types(graph_of(proto).types)
-    bounds: dict[str, int] = {}
-    rising: dict[str, int] = {}
-    states: set[str] = set()
-    for node in proto.graph.node:
-        bounds |= bounds_of(node, types)
-        rising |= rising_bounds_of(node, types)
-        if node.domain == DOMAIN + GENERATOR:  # random bytes are no valid state
-            states.update(node.input)
-    for name, (type_, port) in layouts.views.items():
-        yield TensorRecipe(
-            name, TORCH_DTYPES[type_.dtype], type_.shape, port.storage, port.offset, port.strides,
-            rising.get(name, bounds.get(name)), name in rising, name in states,
-        )  # fmt: skip
-
-
 def _tensor(type_: ValueType, name: str) -> TensorType:
     if not isinstance(type_, TensorType):
         raise BackendError(f"PyTorch replays tensors alone: {name!r} is {type_}")
     return type_
-
-
-# Kernels that PyTorch's compiler made for one host.
-_KERNEL = "kernel"
 
 
 def piece_of(proto: onnx.ModelProto) -> dict[str, Any]:

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import onnx
 from onnx import TensorProto, helper
 
-from bricks.architectures.architecture import part_of
+from bricks.architectures.architecture import Architecture, part_of
 from bricks.backends.torch.cuda_calls.attention import (
     Attention,
     CudnnKernel,
@@ -31,9 +30,6 @@ from bricks.errors import ModelError
 from bricks.graph.call import BUFFERS, FORWARD, INFERENCE, INPUTS, PARAMETERS
 from bricks.graph.form import DOMAIN
 from bricks.graph.program import COLLECTIVES, Origin, State
-
-if TYPE_CHECKING:
-    from bricks.architectures.architecture import Architecture
 
 _IDS, _PLACES, _IR_VERSION = "input_ids", "positions", 10
 _EPSILON = 1e-5
@@ -105,9 +101,21 @@ class _WrittenStep:
         """Write all calls; the names of results: the cache, then the logits."""
         of, tape = self.of, self.tape
         ids = tape.given(_IDS, self.batch, self.tokens)
-        places = self._places()
-        rotations = self._rotations(places)
-        state, kept = self._embedded(ids, places), list[str]()
+        # A slice of tables is enough for a prompt.
+        places = tape.given(_PLACES, self.tokens) if self.past or not of.rotary else None
+        width = round(of.rotary * of.head)
+        tables = [tape.buffer(name, of.positions, width) for name in ("cos", "sin") if width]
+        if places is None:
+            rotations = [tape.sliced(table, 0, 0, self.tokens, self.tokens) for table in tables]
+        else:
+            shape = (self.tokens, width)
+            rotations = [tape.call("index.Tensor", [table, [places]], shape) for table in tables]
+        table = tape.weight("embedding", of.vocabulary, of.hidden)
+        state, kept = self.cards.looked_up(table, ids), list[str]()
+        if not of.rotary:
+            learned = tape.weight("places", of.positions, of.hidden)
+            added = tape.call("embedding", [learned, places], (self.tokens, of.hidden))
+            state = tape.each("add.Tensor", state, added)
         for layer in range(of.layers):
             normal = self._norm(state, f"{layer}.norm1")
             mixed = self._attention(normal, layer, places, rotations, kept)
@@ -118,30 +126,6 @@ class _WrittenStep:
             inner = self._feed_forward(self._norm(state, f"{layer}.norm2"), layer)
             state = tape.each("add.Tensor", state, self._after(inner, f"{layer}.inner_norm"))
         return [*kept, self._logits(state).value]
-
-    def _places(self) -> Operand | None:
-        """The positions of new tokens; None where a slice of tables is enough."""
-        return self.tape.given(_PLACES, self.tokens) if self.past or not self.of.rotary else None
-
-    def _embedded(self, ids: Operand, places: Operand | None) -> Operand:
-        of, tape = self.of, self.tape
-        table = tape.weight("embedding", of.vocabulary, of.hidden)
-        state = self.cards.looked_up(table, ids)
-        if of.rotary:
-            return state
-        learned = tape.weight("places", of.positions, of.hidden)
-        added = tape.call("embedding", [learned, places], (self.tokens, of.hidden))
-        return tape.each("add.Tensor", state, added)
-
-    def _rotations(self, places: Operand | None) -> list[Operand]:
-        """Cosines and sines of the new tokens."""
-        of, tape = self.of, self.tape
-        width = round(of.rotary * of.head)
-        tables = [tape.buffer(name, of.positions, width) for name in ("cos", "sin") if width]
-        if places is None:
-            return [tape.sliced(table, 0, 0, self.tokens, self.tokens) for table in tables]
-        shape = (self.tokens, width)
-        return [tape.call("index.Tensor", [table, [places]], shape) for table in tables]
 
     def _attention(
         self,
@@ -156,18 +140,15 @@ class _WrittenStep:
         key = self._heads(value, f"{layer}.key", of.kv_heads, rotations)
         values = self._heads(value, f"{layer}.value", of.kv_heads, [])
         if self.past and places is not None:
+            shape = (self.batch, of.kv_heads, self.past + 1, of.head)
             key, values = (
-                tape.written(self._cache(f"{layer}.{name}_cache"), 2, places, new)
+                tape.written(tape.buffer(f"{layer}.{name}_cache", *shape), 2, places, new)
                 for name, new in (("key", key), ("value", values))
             )
         kept += [key.value, values.value]
         mixed = attended(tape, query, key, values, causal=self.tokens > 1)
         joined = tape.joined(tape.transposed(mixed, 1, 2))
         return self._reduced(joined, f"{layer}.out")
-
-    def _cache(self, name: str) -> Operand:
-        of = self.of
-        return self.tape.buffer(name, self.batch, of.kv_heads, self.past + 1, of.head)
 
     def _heads(self, value: Operand, name: str, heads: int, rotations: list[Operand]) -> Operand:
         """Queries, keys or values: (texts, heads, tokens, head)."""
@@ -180,7 +161,6 @@ class _WrittenStep:
         return self._rotated(turned, *rotations) if rotations else turned
 
     def _rotated(self, value: Operand, cosines: Operand, sines: Operand) -> Operand:
-        """``value`` with the first elements of each head rotated by its position."""
         tape, width = self.tape, self.tape.shape(cosines)[-1]
         head = self.of.head
         if width == head:
@@ -252,7 +232,6 @@ class _WrittenStep:
         return tape.view(product, *outer, width, unsafe=True)
 
     def _logits(self, state: Operand) -> Operand:
-        """The logits of the last token of each text."""
         of, tape = self.of, self.tape
         last = tape.sliced(state, 1, -1, sys.maxsize, 1)
         normal = self._norm(last, "norm")
@@ -263,22 +242,14 @@ class _WrittenStep:
             logits = tape.view(product, self.batch, 1, of.vocabulary, unsafe=True)
         else:
             logits = self._linear(normal, "head", of.vocabulary, bias=of.head_bias)
-        return self._capped(self._gathered(logits))
-
-    def _gathered(self, logits: Operand) -> Operand:
-        """The logits of the whole vocabulary, of which each card has a part."""
-        if self.cards.count == 1:
+        if self.cards.count > 1:  # each has a part of the vocabulary
+            flat = tape.view(logits, self.batch, of.vocabulary)
+            whole = self.cards.gathered(flat, self.vocabulary)
+            logits = tape.view(whole, self.batch, 1, self.vocabulary)
+        if not of.logit_cap:
             return logits
-        flat = self.tape.view(logits, self.batch, self.of.vocabulary)
-        whole = self.cards.gathered(flat, self.vocabulary)
-        return self.tape.view(whole, self.batch, 1, self.vocabulary)
-
-    def _capped(self, logits: Operand) -> Operand:
-        cap, tape = self.of.logit_cap, self.tape
-        if not cap:
-            return logits
-        bounded = tape.each("tanh", tape.each("div.Tensor", logits, cap))
-        return tape.each("mul.Tensor", bounded, cap)
+        bounded = tape.each("tanh", tape.each("div.Tensor", logits, of.logit_cap))
+        return tape.each("mul.Tensor", bounded, of.logit_cap)
 
 
 def attended(tape: Tape, query: Operand, key: Operand, value: Operand, *, causal: bool) -> Operand:
@@ -290,21 +261,15 @@ def attended(tape: Tape, query: Operand, key: Operand, value: Operand, *, causal
     kernel: FusedAttention | None = kernel_for(tape.listing, attention)
     if isinstance(kernel, CudnnKernel):
         calls = kernel.forward(attention)
-    else:
-        calls = [_flash(tape, attention)]
+    else:  # flash attention, which takes wider heads than cuDNN
+        name, (texts, heads, tokens, _) = "_scaled_dot_product_flash_attention", shape
+        sums = tape.new("logsumexp", (texts, heads, tokens), "FLOAT")
+        seeds = [tape.new("rng_state", each, "UINT64") for each in ((2,), ())]
+        outputs = (output, sums, "", "", *seeds, "")
+        arguments = [query, key, value, *([0.0, True] if causal else [])]
+        calls = [IssuedCall(name, arguments, outputs)]
     tape.listing.calls += [replace(call, phase=FORWARD) for call in calls]
     return Operand(output, 0, strides)
-
-
-def _flash(tape: Tape, of: Attention) -> IssuedCall:
-    """Flash attention, which takes wider heads than cuDNN."""
-    name = "_scaled_dot_product_flash_attention"
-    texts, heads, tokens, _ = tape.shape(of.query)
-    sums = tape.new("logsumexp", (texts, heads, tokens), "FLOAT")
-    seeds = [tape.new("rng_state", shape, "UINT64") for shape in ((2,), ())]
-    outputs = (of.output, sums, "", "", *seeds, "")
-    arguments = [of.query, of.key, of.value, *([0.0, True] if of.causal else [])]
-    return IssuedCall(name, arguments, outputs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
@@ -30,17 +30,21 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from bricks.backends.torch.calls import storage_key
 from bricks.backends.torch.trace.kernels import kernels_by_annotation, launched_kernels
 from bricks.errors import first_line
-from bricks.system.accelerator import CPU, CUDA
+from bricks.system.accelerator import CPU, CUDA, AcceleratorState
 from bricks.system.nvidia import nvidia_state
-
-if TYPE_CHECKING:
-    from bricks.system.accelerator import AcceleratorState
-    from bricks.units.sample import Kernel
+from bricks.units.sample import Kernel
 
 _PAGE_BYTES = 4096
 
 # Runs a step of a walk.
 StepRun = Callable[[], object]
+# The tensors that calls pass to each other, by handle.
+TensorHandles = dict[int, torch.Tensor]
+
+# Cycles of a kernel that does nothing.
+_BUSY_CYCLES = 4_000_000
+
+_WARM_UP, _QUEUED, _IDLE, _TIMED = 10, 200, 50, 50
 
 
 class Device:
@@ -104,6 +108,31 @@ class Device:
 PROCESSOR = Device()
 
 
+class Handles:
+    """The ``tensors`` that calls pass on; allocates and frees in place of omitted calls."""
+
+    def __init__(self, device: Device) -> None:
+        self.tensors: TensorHandles = {}
+        self._device = device
+        self._touched: TensorHandles = {}
+
+    def apply(self, events: Sequence[Sequence[int]]) -> None:
+        """Allocate ``[handle, bytes]``; free a handle for 0 bytes, and all for handle -1."""
+        for handle, size_bytes in events:
+            if size_bytes:
+                self._touched[handle] = self._device.touched(size_bytes)
+            elif handle >= 0:
+                self.tensors.pop(handle, None)
+                self._touched.pop(handle, None)
+            else:
+                self.clear()
+
+    def clear(self) -> None:
+        """Free everything."""
+        self.tensors.clear()
+        self._touched.clear()
+
+
 def copied(
     tensors: Mapping[str, torch.Tensor], kind: str, on_host: Collection[str]
 ) -> dict[str, torch.Tensor]:
@@ -121,10 +150,6 @@ def copied(
         view = tensor.storage_offset(), tensor.shape, tensor.stride()
         copies[name] = torch.empty(0, dtype=tensor.dtype, device=kind).set_(storages[key], *view)
     return copies
-
-
-# Cycles of a kernel that does nothing.
-_BUSY_CYCLES = 4_000_000
 
 
 class CudaDevice(Device):
@@ -197,20 +222,16 @@ class CudaDevice(Device):
     @contextmanager
     def sampled(self) -> Iterator[None]:
         """Annotate a sample if kernels are traced now; see :meth:`_failed` for its errors."""
+        context: AbstractContextManager[object] = nullcontext()
+        if self._samples is not None:
+            self._samples.append(f"bricks {self._number}.{len(self._samples)}")
+            context = record_function(self._samples[-1])
         try:
-            with self._annotation():
+            with context:
                 yield
         except RuntimeError as error:
             self._failed(error)
             raise
-
-    def _annotation(self) -> AbstractContextManager[object]:
-        if self._samples is None:
-            return nullcontext()
-        name = f"bricks {self._number}.{len(self._samples)}"
-        self._samples.append(name)
-        context: AbstractContextManager[object] = record_function(name)
-        return context
 
     def _failed(self, error: RuntimeError) -> None:
         """Free what nothing uses; end the process if no kernel can run in it any more.
@@ -255,9 +276,6 @@ class CudaDevice(Device):
             seen.export_chrome_trace(str(path))
             events: Sequence[Mapping[str, Any]] = json.loads(path.read_bytes())["traceEvents"]
         return events
-
-
-_WARM_UP, _QUEUED, _IDLE, _TIMED = 10, 200, 50, 50
 
 
 def launch_seconds(device: CudaDevice) -> Mapping[str, Sequence[float]]:

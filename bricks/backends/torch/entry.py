@@ -21,7 +21,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 import torch
 
@@ -76,27 +76,25 @@ class Program:
         code, and :class:`BackendError` for a loss that is no scalar.
         """
         with self.default():
-            return self._step(mark)
-
-    def _step(self, mark: Callable[[str], None]) -> Any:
-        mark(FORWARD)
-        if self.optimizer is None:
-            with torch.no_grad():
-                return self.called(*self.inputs)
-        assert self.loss is not None
-        with torch.enable_grad():
-            self.optimizer.zero_grad(set_to_none=True)
-            loss = self.loss(self.called(*self.inputs))
-            if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.requires_grad:
-                raise BackendError(
-                    f"{self.entry}: its loss is {_kind_of(loss)}: return a scalar tensor that"
-                    " depends on the module's parameters"
-                )
-            mark(BACKWARD)
-            loss.backward()
-            mark(OPTIMIZER)
-            self.optimizer.step()
-        return loss
+            mark(FORWARD)
+            if self.optimizer is None:
+                with torch.no_grad():
+                    return self.called(*self.inputs)
+            assert self.loss is not None
+            with torch.enable_grad():
+                self.optimizer.zero_grad(set_to_none=True)
+                loss = self.loss(self.called(*self.inputs))
+                is_tensor = isinstance(loss, torch.Tensor)
+                if not is_tensor or loss.numel() != 1 or not loss.requires_grad:
+                    raise BackendError(
+                        f"{self.entry}: its loss is {_kind_of(loss)}: return a scalar tensor that"
+                        " depends on the module's parameters"
+                    )
+                mark(BACKWARD)
+                loss.backward()
+                mark(OPTIMIZER)
+                self.optimizer.step()
+            return loss
 
 
 def program(
@@ -108,7 +106,31 @@ def program(
     mistake; an exception of the user's code is shown as such.
     """
     where, _, name = entry.rpartition(":")
-    function = _function(entry, where, name, folder)
+    with users_errors(entry):
+        module = _from_file(entry, Path(folder, where)) if where.endswith(".py") else None
+        if module is None:
+            if folder not in sys.path:
+                sys.path.insert(0, folder)
+            try:
+                module = importlib.import_module(where)
+            except ModuleNotFoundError as exc:
+                if exc.name is None or not f"{where}.".startswith(f"{exc.name}."):
+                    raise
+                raise BackendError(
+                    f"there is no Python module {where!r} where PyTorch runs: give FILE.py:{name},"
+                    " set PYTHONPATH, or name the Python that has it with --python"
+                ) from exc
+    function: Any = getattr(module, name, None)
+    if not callable(function):
+        own = [
+            each
+            for each, value in vars(module).items()
+            if inspect.isfunction(value)
+            and value.__module__ == module.__name__
+            and not each.startswith("_")
+        ]
+        others = f"only {', '.join(own[:10])}" if own else "and no other"
+        raise BackendError(f"{entry}: there is no function {name!r} in it, {others}")
     with users_errors(entry), device.default():
         made = function(**options)
     return _checked(entry, made, device)
@@ -136,35 +158,6 @@ def users_errors(entry: str) -> Iterator[None]:
                 " torch.nn.TransformerEncoder enable_nested_tensor=False"
             ) from exc
         raise BackendError(f"{entry} raised {_shown(exc)}") from exc
-
-
-def _function(entry: str, where: str, name: str, folder: str) -> Callable[..., Any]:
-    with users_errors(entry):
-        module = _from_file(entry, Path(folder, where)) if where.endswith(".py") else None
-        if module is None:
-            if folder not in sys.path:
-                sys.path.insert(0, folder)
-            try:
-                module = importlib.import_module(where)
-            except ModuleNotFoundError as exc:
-                if exc.name is None or not f"{where}.".startswith(f"{exc.name}."):
-                    raise
-                raise BackendError(
-                    f"there is no Python module {where!r} where PyTorch runs: give FILE.py:{name},"
-                    " set PYTHONPATH, or name the Python that has it with --python"
-                ) from exc
-    function: Any = getattr(module, name, None)
-    if not callable(function):
-        own = [
-            name
-            for name, value in vars(module).items()
-            if inspect.isfunction(value)
-            and value.__module__ == module.__name__
-            and not name.startswith("_")
-        ]
-        others = f"only {', '.join(own[:10])}" if own else "and no other"
-        raise BackendError(f"{entry}: there is no function {name!r} in it, {others}")
-    return cast(Callable[..., Any], function)
 
 
 def _from_file(entry: str, path: Path) -> ModuleType:
@@ -236,7 +229,6 @@ def _checked(entry: str, made: Any, device: Device) -> Program:
 
 
 def _with_data(program: Program, data: Any, accuracy: Any) -> Program:
-    """Check data and accuracy, and add them to ``program``."""
     entry = program.entry
     is_iterable = data is None or isinstance(data, Iterable)
     _require(is_iterable, entry, "data are", data, "give an iterable of batches")
@@ -288,7 +280,6 @@ def _refuse_other_device(entry: str, what: str, tensor: torch.Tensor, device: De
 
 
 def _require(valid: bool, entry: str, part: str, value: Any, remedy: str) -> None:
-    """Raise :class:`BackendError` that names an invalid part of the result, and the remedy."""
     if not valid:
         raise BackendError(f"{entry}: its {part} {_kind_of(value)}: {remedy}")
 

@@ -8,26 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from statistics import median
-from typing import TYPE_CHECKING
 
-from bricks.backends.base import OwnMemory
+import onnx
+
+from bricks.backends.base import BindableModel, ExecutedGraph, OwnMemory
 from bricks.backends.kernel_timing import KernelTimer, launch_cost
 from bricks.backends.torch.backend import TorchBackend
-from bricks.backends.torch.device import launch_seconds
+from bricks.backends.torch.device import CudaDevice, launch_seconds
 from bricks.errors import BackendError
 from bricks.graph.form import DOMAIN
-from bricks.units.sample import Sample
-
-if TYPE_CHECKING:
-    import onnx
-
-    from bricks.backends.base import BindableModel, ExecutedGraph
-    from bricks.backends.torch.device import CudaDevice
-    from bricks.system.accelerator import AcceleratorState
-    from bricks.units.sample import Kernel
+from bricks.system.accelerator import AcceleratorState
+from bricks.units.sample import Kernel, Sample
 
 # The domain of calls of a library for processors.
 _OF_PROCESSORS = DOMAIN + "mkldnn"
+
+# Kernels of one trace; fewer tell nothing of the gap between them.
+_ENOUGH = 20
+
+# A sample is positive, even where the trace's clock shows no time.
+_LEAST_S = 1e-9
 
 
 class TorchGpuBackend(TorchBackend, KernelTimer):
@@ -55,7 +55,7 @@ class TorchGpuBackend(TorchBackend, KernelTimer):
         """Load a brick, a program, a probe, or the model that stands for a cost of launching."""
         cost = launch_cost(proto)
         if cost is not None:
-            return self._costs.probe(cost)
+            return LaunchProbe(self._costs, cost)
         return super().load(proto, key=key, optimize=optimize, streams=streams)
 
     def synchronise(self) -> None:
@@ -75,13 +75,6 @@ class TorchGpuBackend(TorchBackend, KernelTimer):
         return self._gpu.kernels(runs)
 
 
-# Kernels of one trace; fewer tell nothing of the gap between them.
-_ENOUGH = 20
-
-# A sample is positive, even where the trace's clock shows no time.
-_LEAST_S = 1e-9
-
-
 class LaunchProbes:
     """Costs of launching on ``device``; all are sampled in one round, so that drift affects all."""
 
@@ -89,21 +82,16 @@ class LaunchProbes:
         self._device = device
         self._samples_s: dict[str, float] = {}
 
-    def probe(self, cost: str) -> LaunchProbe:
-        """Return the probe of a cost, by its name."""
-        return LaunchProbe(self, cost)
-
     def sample_s(self, cost: str) -> float:
         """Return a sample of a cost in seconds: the median of many launches."""
         if cost not in self._samples_s:
-            self._samples_s = self._round()
+            taken_s = launch_seconds(self._device)
+            if min(map(len, taken_s.values())) < _ENOUGH:
+                raise BackendError(
+                    "the profiler of PyTorch shows no kernels: CUPTI may not be allowed"
+                )
+            self._samples_s = {each: median(seconds) for each, seconds in taken_s.items()}
         return max(_LEAST_S, self._samples_s.pop(cost))
-
-    def _round(self) -> dict[str, float]:
-        taken_s = launch_seconds(self._device)
-        if min(map(len, taken_s.values())) < _ENOUGH:
-            raise BackendError("the profiler of PyTorch shows no kernels: CUPTI may not be allowed")
-        return {cost: median(seconds) for cost, seconds in taken_s.items()}
 
 
 class LaunchProbe(OwnMemory):

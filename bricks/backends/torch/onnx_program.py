@@ -25,6 +25,8 @@ from bricks.graph.payload import is_referenced
 from bricks.graph.topology import default_domain
 from bricks.graph.view import parse_model
 
+_LISTS = (onnx.AttributeProto.INTS, onnx.AttributeProto.FLOATS)
+
 
 def onnx_program(model: str, data: str) -> dict[str, Any]:
     """Return the program of an ONNX file ``model``, with inputs and weights of the file ``data``.
@@ -54,7 +56,9 @@ class OnnxModule(torch.nn.Module):
             for tensor in proto.graph.initializer
             if not is_referenced(tensor)
         }
-        self._steps = _steps(proto)
+        versions = {default_domain(entry.domain): entry.version for entry in proto.opset_import}
+        read = {name for node in proto.graph.node for name in node.input}.union(self._outputs)
+        self._steps = [_NodeStep(node, versions.get("", 1), read) for node in proto.graph.node]
         self._weights = {}
         for number, (name, array) in enumerate(weights.items()):
             self._weights[name] = f"weight{number}"
@@ -68,25 +72,21 @@ class OnnxModule(torch.nn.Module):
         reads = Counter(name for step in self._steps for name in step.reads)
         reads.update(self._outputs)
         for step in self._steps:
-            self._run(step, values)
+            if not all(name in self._fixed for name in step.makes):
+                inner = [values[name] if name else None for name in step.node.input]
+                fixed = step.reads and all(isinstance(value, np.ndarray | None) for value in inner)
+                results = step.fold(inner) if fixed else step.compute(inner)
+                for name, value in zip(step.node.output, results, strict=False):
+                    if name and value is not None:
+                        values[name] = value
+                        if isinstance(value, np.ndarray):
+                            self._fixed[name] = value
             for name in step.reads:
                 reads[name] -= 1
                 if not reads[name]:
                     values.pop(name, None)
         outputs = (values[name] for name in self._outputs)
         return tuple(_tensor(v) if isinstance(v, np.ndarray) else v for v in outputs)
-
-    def _run(self, step: _NodeStep, values: dict[str, Value]) -> None:
-        if all(name in self._fixed for name in step.makes):
-            return
-        inputs = [values[name] if name else None for name in step.node.input]
-        fixed = step.reads and all(isinstance(value, np.ndarray | None) for value in inputs)
-        outputs = step.fold(inputs) if fixed else step.compute(inputs)
-        for name, value in zip(step.node.output, outputs, strict=False):
-            if name and value is not None:
-                values[name] = value
-                if isinstance(value, np.ndarray):
-                    self._fixed[name] = value
 
 
 class _NodeStep:
@@ -143,15 +143,7 @@ class _NodeStep:
         return self._kept[name]
 
 
-def _steps(proto: onnx.ModelProto) -> list[_NodeStep]:
-    versions = {default_domain(entry.domain): entry.version for entry in proto.opset_import}
-    read = {name for node in proto.graph.node for name in node.input}
-    read.update(info.name for info in proto.graph.output)
-    return [_NodeStep(node, versions.get("", 1), read) for node in proto.graph.node]
-
-
 def _attribute(attribute: onnx.AttributeProto) -> Any:
-    """Return the value of an attribute: strings as ``str``, tensors as arrays, lists as lists."""
     value = helper.get_attribute_value(attribute)
     if isinstance(value, onnx.TensorProto):
         return numpy_helper.to_array(value)
@@ -162,11 +154,7 @@ def _attribute(attribute: onnx.AttributeProto) -> Any:
     return list(value) if attribute.type in _LISTS else value
 
 
-_LISTS = (onnx.AttributeProto.INTS, onnx.AttributeProto.FLOATS)
-
-
 def _tensor(array: np.ndarray) -> torch.Tensor:
-    """Copy an array to a tensor."""
     try:
         return torch.from_numpy(np.array(array))
     except TypeError as exc:

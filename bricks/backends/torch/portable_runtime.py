@@ -46,6 +46,12 @@ from bricks.units.sample import Sample
 # Runs of a chain of trivial calls, and samples of each probe.
 _CHAINS, _SAMPLES = 5, 2
 
+_STEP_WARM_UPS, _STEP_SAMPLES = 2, 5
+
+_WARM_UPS = 2
+# Calls of these namespaces compute nothing.
+_IDLE = frozenset({"profiler"})
+
 
 class TorchRuntime(PortableRuntime):
     """PyTorch on ``device``, ``cpu`` or ``cuda``; empty: a GPU if there is one."""
@@ -62,7 +68,9 @@ class TorchRuntime(PortableRuntime):
         torch.set_num_threads(self._threads)
         self.device: Device = self.gpu() if chosen == CUDA else PROCESSOR
         self._on_gpu = isinstance(self.device, CudaDevice)
-        reference = reference_workload(_generator(REFERENCE))
+        # The values of a piece are those of a worker with the seed 0.
+        seed = zlib.crc32(f"0/{REFERENCE}".encode())
+        reference = reference_workload(torch.Generator().manual_seed(seed))
         self._conditions = RoundConditions(
             None if self._on_gpu else reference.sample, self.device.state
         )
@@ -110,7 +118,10 @@ class TorchRuntime(PortableRuntime):
         """A round of each chain, of launches, and of each part of the overhead of phases."""
         yield from self._observed(self._chain_samples)
         if isinstance(self.device, CudaDevice):
-            yield from self._launches(self.device)
+            for name, taken_s in launch_seconds(self.device).items():
+                positive = [Sample(s) for s in taken_s if s > 0]
+                if positive:
+                    yield SampledRound(self._keys["device"][name], positive)
         yield from self._observed(self._samples_of_phases)
 
     def _observed(self, take: Callable[[], Mapping[str, list[Sample]]]) -> Iterator[SampledRound]:
@@ -132,26 +143,12 @@ class TorchRuntime(PortableRuntime):
             for kind, key in zip(("step", "calls"), pair, strict=True)
         }
 
-    def _launches(self, device: CudaDevice) -> Iterator[SampledRound]:
-        for name, taken_s in launch_seconds(device).items():
-            positive = [Sample(s) for s in taken_s if s > 0]
-            if positive:
-                yield SampledRound(self._keys["device"][name], positive)
-
     def _phase_samples(self, phase: str, part: str, kind: str) -> list[Sample]:
         training = phase != INFERENCE
         if training not in self._probes:
             self._probes[training] = observed_probes(training, self.device)
         probes = self._probes[training]
         return [Sample(probes.sample(phase, part, kind)) for _ in range(_SAMPLES)]
-
-
-def _generator(key: str) -> torch.Generator:
-    """The generator of the values of a piece, as of a worker with the seed 0."""
-    return torch.Generator().manual_seed(zlib.crc32(f"0/{key}".encode()))
-
-
-_STEP_WARM_UPS, _STEP_SAMPLES = 2, 5
 
 
 class RealSteps:
@@ -194,11 +191,6 @@ class RealSteps:
             self._device.synchronise()
 
 
-_WARM_UPS = 2
-# Calls of these namespaces compute nothing.
-_IDLE = frozenset({"profiler"})
-
-
 class ObservedCall:
     """A call of ``operator``, whose tensors are named by what they view of which storage."""
 
@@ -208,7 +200,8 @@ class ObservedCall:
     def run(self, values: dict[Hashable, Any]) -> int:
         """Make the call on ``values`` and add its outputs to them; nanoseconds of the operator."""
         clock = time.perf_counter_ns
-        positional, named = _with_values(self._arguments, values)
+        positional = [_valued(each, values) for each in self._arguments[0]]
+        named = {name: _valued(each, values) for name, each in self._arguments[1].items()}
         operator = self._operator
         started = clock()
         result = operator(*positional, **named)
@@ -249,7 +242,7 @@ class CallObserver(TorchDispatchMode):
         for tensor in read:
             if _name(tensor) not in self._made:
                 self.begins.setdefault(_name(tensor), tensor.detach().clone())
-        arguments = _with_names([*args], named)
+        arguments = [_named(each) for each in args], {k: _named(v) for k, v in named.items()}
         result = func(*args, **named)
         returned = list(tensors_in(result))
         made = [t for t in returned if t is not None]
@@ -257,12 +250,6 @@ class CallObserver(TorchDispatchMode):
         outputs = [None if tensor is None else _name(tensor) for tensor in returned]
         self._made.update(outputs)
         self.calls.append((self.phase, ObservedCall(func, arguments, outputs), names))
-        self._note_displaced(func, read, made)
-        return result
-
-    def _note_displaced(
-        self, func: Any, read: Sequence[torch.Tensor], made: Sequence[torch.Tensor]
-    ) -> None:
         storages = {tensor.untyped_storage()._cdata for tensor in read}
         new = [tensor for tensor in made if tensor.untyped_storage()._cdata not in storages]
         touched = 0
@@ -271,6 +258,7 @@ class CallObserver(TorchDispatchMode):
             touched = sum(distinct.values())
         before = self.displaced.get(self.phase, 0.0)
         self.displaced[self.phase] = before + evicted_share(touched)
+        return result
 
     def phased(self) -> list[PhasedCall]:
         """The calls, each with the names of values that none reads later."""
@@ -308,25 +296,12 @@ def _name(tensor: torch.Tensor) -> Hashable:
     return (tensor.untyped_storage()._cdata, *view)
 
 
-def _with_names(positional: Any, named: Mapping[str, Any]) -> Any:
-    """Arguments with the names of tensors in place of these."""
-    return [_named(each) for each in positional], {k: _named(v) for k, v in named.items()}
-
-
 def _named(argument: Any) -> Any:
     if isinstance(argument, torch.Tensor):
         return _Named(_name(argument))
     if isinstance(argument, (list, tuple)):
         return [_named(each) for each in argument]
     return argument
-
-
-def _with_values(arguments: Any, values: Mapping[Hashable, Any]) -> Any:
-    positional, named = arguments
-    return (
-        [_valued(each, values) for each in positional],
-        {name: _valued(each, values) for name, each in named.items()},
-    )
 
 
 def _valued(argument: Any, values: Mapping[Hashable, Any]) -> Any:

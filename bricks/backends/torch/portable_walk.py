@@ -8,8 +8,9 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import cycle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,7 +26,7 @@ from bricks.backends.portable import (
 )
 from bricks.backends.torch.call_data import TensorRecipes
 from bricks.backends.torch.calls import ReplayedCall
-from bricks.backends.torch.device import CudaDevice
+from bricks.backends.torch.device import CudaDevice, Device, Handles
 from bricks.backends.torch.recomputation import Recomputation
 from bricks.backends.torch.run.call_sequences import row_maxima
 from bricks.backends.torch.synthetic_tensors import elements_of, host_values, own_tensors, sets_of
@@ -33,10 +34,11 @@ from bricks.graph.call import Call
 from bricks.graph.sketch import Sketch
 from bricks.units.sample import Sample
 
-if TYPE_CHECKING:
-    from bricks.backends.torch.device import Device
-
-Tensors = dict[int, torch.Tensor]  # that calls pass to each other, by handle
+# Runs in each further state.
+_RUNS = 2
+# Steps between two waits for a GPU, whose queue of launches would fill up otherwise.
+_PACE = 48
+_ROW_BYTES = 4096
 
 
 class CallPiece:
@@ -69,31 +71,6 @@ class CallPiece:
         return bool(tensor.untyped_storage().nbytes() >= self._needs.get(name, 0))
 
 
-class Handles:
-    """The ``tensors`` that calls pass on; allocates and frees in place of omitted calls."""
-
-    def __init__(self, device: Device) -> None:
-        self.tensors: Tensors = {}
-        self._device = device
-        self._touched: Tensors = {}
-
-    def apply(self, events: Sequence[Sequence[int]]) -> None:
-        """Allocate ``[handle, bytes]``; free a handle for 0 bytes, and all for handle -1."""
-        for handle, size_bytes in events:
-            if size_bytes:
-                self._touched[handle] = self._device.touched(size_bytes)
-            elif handle >= 0:
-                self.tensors.pop(handle, None)
-                self._touched.pop(handle, None)
-            else:
-                self.clear()
-
-    def clear(self) -> None:
-        """Free everything."""
-        self.tensors.clear()
-        self._touched.clear()
-
-
 class PieceStep(PortableStep):
     """A step of a walk: a piece whose inputs and outputs are tensors called by handles."""
 
@@ -116,8 +93,12 @@ class PieceStep(PortableStep):
             tensor = tensors.get(handle)
             if tensor is not None and piece.fits(name, tensor):
                 values[name] = tensor
+        taken_ns = 0
         with piece.device.sampled():
-            taken_ns = sum(_run(call, values) for call in piece.calls)
+            for call in piece.calls:
+                taken_ns += call.run(values)
+                if isinstance(call.operator, Recomputation):
+                    taken_ns += call.operator.taken_ns()
         for name, handle in self._outputs:
             tensors[handle] = values[name]
         return Sample(taken_ns * 1e-9)
@@ -126,12 +107,6 @@ class PieceStep(PortableStep):
         """This step on tensors of its own."""
         step = {"key": self.key, "timed": True, "weight": 1.0, "before": []}
         return PieceStep({**step, "inputs": [], "outputs": []}, self._piece, self._handles)
-
-
-def _run(call: ReplayedCall, values: dict[str, Any]) -> int:
-    taken_ns = call.run(values)
-    operator = call.operator
-    return taken_ns + (operator.taken_ns() if isinstance(operator, Recomputation) else 0)
 
 
 def _replayed(data: Sequence[Any]) -> ReplayedCall:
@@ -152,13 +127,6 @@ def _in_turn(
 def _handles(names: Sequence[str], handles: Sequence[int | None]) -> list[tuple[str, int]]:
     pairs = zip(names, handles, strict=False)
     return [(name, handle) for name, handle in pairs if handle is not None]
-
-
-# Runs in each further state.
-_RUNS = 2
-# Steps between two waits for a GPU, whose queue of launches would fill up otherwise.
-_PACE = 48
-_ROW_BYTES = 4096
 
 
 class TorchWalked(PortableWalk):
@@ -182,7 +150,9 @@ class TorchWalked(PortableWalk):
             self._own.append(PieceStep(step, loaded[step["load"]], self._handles))
         super().__init__(self._own, conditions)
         self._on_gpu = isinstance(device, CudaDevice)
-        self._evicted = _memory(0 if self._on_gpu else group["eviction_bytes"])
+        evicted_bytes = 0 if self._on_gpu else group["eviction_bytes"]
+        rows = min(evicted_bytes, most_evicted_bytes()) // _ROW_BYTES
+        self._evicted = np.ones(rows * _ROW_BYTES, np.uint8)
         self._displaced: Sequence[int] = group["displaced_bytes"] if self._on_gpu else []
         self._heating = Heating()
 
@@ -219,9 +189,9 @@ class TorchWalked(PortableWalk):
         """A sample of each timed step; on a GPU with its kernels, in a pass of their own."""
         if not self._on_gpu:
             return super().sampled()
-        samples = self._paced([_prepared(step) for step in self.steps])
+        samples = self._paced([partial(_prepared, step) for step in self.steps])
         self.end()
-        kernels = self._device.kernels([_prepared(step) for step in self.steps])
+        kernels = self._device.kernels([partial(_prepared, step) for step in self.steps])
         self.end()
         return [
             replace(sample, kernels=tuple(own))
@@ -230,7 +200,6 @@ class TorchWalked(PortableWalk):
         ]
 
     def _paced(self, runs: Sequence[Callable[[], Sample]]) -> list[Sample]:
-        """Make all runs, waiting for the device every so often; a sample of each."""
         samples = []
         for number, run in enumerate(runs):
             if number % _PACE == 0:
@@ -241,10 +210,18 @@ class TorchWalked(PortableWalk):
 
     def _in_state(self, displaced_bytes: int) -> Iterator[SampledRound]:
         """Kernels of each brick after other memory was touched; 0: after it ran itself."""
+
+        def after(step: PieceStep) -> Sample:
+            if displaced_bytes:
+                self._device.displace(displaced_bytes)
+            else:
+                step.run()
+            return step.run()
+
         left = {step.key for step in self.steps}
         first = {step.key: step for step in reversed(self._own) if step.timed}
         steps = [step.isolated() for key, step in first.items() if key in left]
-        runs = [self._after(displaced_bytes, step) for step in steps for _ in range(_RUNS)]
+        runs = [partial(after, step) for step in steps for _ in range(_RUNS)]
         self.conditions.begin()
         samples = self._paced(runs)
         kernels = self._device.kernels(runs)
@@ -254,16 +231,6 @@ class TorchWalked(PortableWalk):
             known = [Sample(samples[n].host_s, tuple(kernels[n]), displaced_bytes) for n in own]
             if any(sample.kernels for sample in known):
                 yield SampledRound(step.key, known, observed)
-
-    def _after(self, displaced_bytes: int, step: PieceStep) -> Callable[[], Sample]:
-        def run() -> Sample:
-            if displaced_bytes:
-                self._device.displace(displaced_bytes)
-            else:
-                step.run()
-            return step.run()
-
-        return run
 
 
 def loaded_group(
@@ -279,16 +246,6 @@ def loaded_group(
         raise OutOfMemory(str(exc)) from exc
 
 
-def _prepared(step: Any) -> Callable[[], Sample]:
-    def run() -> Sample:
-        step.prepare()
-        sample: Sample = step.run()
-        return sample
-
-    return run
-
-
-def _memory(size_bytes: int) -> np.ndarray:
-    """Memory to read in whole rows, at most twice the caches."""
-    rows = min(size_bytes, most_evicted_bytes()) // _ROW_BYTES
-    return np.ones(rows * _ROW_BYTES, np.uint8)
+def _prepared(step: PortableStep) -> Sample:
+    step.prepare()
+    return step.run()

@@ -66,7 +66,6 @@ def _watched(hook: Any, operator: str, watcher: Watcher, recorded: Callable[[], 
 def _reentrant(
     watcher: Watcher, recorded: Callable[[], int]
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Return watched versions of the two methods of reentrant checkpointing."""
     original = checkpoint.CheckpointFunction.forward, checkpoint.CheckpointFunction.backward
 
     def forward(context: Any, *arguments: Any) -> Any:
@@ -113,7 +112,6 @@ class Recomputation:
         return checkpoint.checkpoint(self._layers, x, use_reentrant=self._reentrant)
 
     def _passes(self, layers: Callable[[torch.Tensor], Any]) -> tuple[int, int]:
-        """Return the nanoseconds of the forward and of the backward pass."""
         x, clock = torch.ones(1, requires_grad=True), time.perf_counter_ns
         start = clock()
         y = layers(x)
@@ -123,12 +121,8 @@ class Recomputation:
 
     def _recomputed_ns(self) -> int:
         """Return the nanoseconds of the recomputed calls, which are recorded separately."""
-        x, sine, taken_ns, clock = (
-            torch.ones(1),
-            torch.ops.aten.sin.default,
-            0,
-            time.perf_counter_ns,
-        )
+        x, sine = torch.ones(1), torch.ops.aten.sin.default
+        taken_ns, clock = 0, time.perf_counter_ns
         for _ in range(max(1, self._calls)):
             start = clock()
             sine(x)

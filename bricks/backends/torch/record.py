@@ -30,7 +30,6 @@ from bricks.backends.torch.calls import (
 from bricks.backends.torch.entry import Program, users_errors
 from bricks.backends.torch.recomputation import RECOMPUTATION, recomputation_watched
 from bricks.backends.torch.recorded_values import (
-    GeneratorState,
     GeneratorStates,
     RecordedValues,
     SketchedValues,
@@ -47,11 +46,16 @@ from bricks.system.accelerator import CPU, CUDA, DEVICES
 # Calls of these namespaces compute nothing.
 _IDLE = frozenset({"profiler"})
 
+# Steps before the recorded one: the first makes the optimiser's state.
+WARM_UP = 2
+
 
 class CallRecorder(TorchDispatchMode):
     """Records calls of one step while it is active; ``nodes`` are the calls so far.
 
-    With ``sketched``, it also sketches the values on which the time of calls depends.
+    ``begins`` are the tensors with which the step begins, ``numbers`` the scalar arguments of each
+    call that do not change its work, both by the name of the value. With ``sketched``, it also
+    sketches the values on which the time of calls depends.
     """
 
     @classmethod
@@ -73,7 +77,8 @@ class CallRecorder(TorchDispatchMode):
         self._module: ModuleTensors | None = None
         self.nodes: list[onnx.NodeProto] = []
         self._freed: dict[int, list[str]] = defaultdict(list)  # by the number of the call before
-        self._scalars: dict[str, list[float]] = {}
+        self.begins: Mapping[str, torch.Tensor] = self._values.begins
+        self.numbers: dict[str, list[float]] = {}
         self._generator = GeneratorStates()
         tensors = program_tensors(program)
         self._sizes_bytes = sizes_bytes(tensors)
@@ -102,16 +107,6 @@ class CallRecorder(TorchDispatchMode):
     def mark(self, phase: str) -> None:
         """Assign the next calls to ``phase``."""
         self._phase = phase
-
-    @property
-    def begins(self) -> Mapping[str, torch.Tensor]:
-        """The tensors with which the step begins, by name."""
-        return self._values.begins
-
-    @property
-    def numbers(self) -> Mapping[str, Sequence[float]]:
-        """The scalar arguments of each call that do not change its work, by the value's name."""
-        return self._scalars
 
     def latest(self, tensor: torch.Tensor) -> str:
         """Return the name of the value in a tensor; empty if no call made it."""
@@ -143,8 +138,16 @@ class CallRecorder(TorchDispatchMode):
         self._note_freed()
         refuse_foreign(func)
         state = self._generator.changed()
-        if state is not None:
-            self._restore(state)
+        if state is not None:  # the step has put the generator into another state
+            if not state.name:
+                tensor = torch.get_rng_state()
+                if state.external:
+                    state.name = self.value(tensor, SET_STATE)
+                else:
+                    state.name = self._values.unique_name(f"state_{len(self.nodes)}")
+                    self._values.declare(state.name, tensor)
+            self._append(Call(GENERATOR, SET_STATE, ([{"t": 0}], {})), [state.name], [])
+            state.restored = len(self.nodes) - 1
         call = ArgumentWriter(self, func._schema.arguments, str(func), indifferent(func))
         arguments = call.positional(args), call.named(kwargs)
         operator = f"{func._opname}.{func._overloadname}".removesuffix(".default")
@@ -155,18 +158,6 @@ class CallRecorder(TorchDispatchMode):
         self._note(func.namespace, operator, call, arguments, result)
         self._generator.note_drawn(len(self.nodes) - 1)
         return result
-
-    def _restore(self, state: GeneratorState) -> None:
-        """Record that the step has put the generator into another state."""
-        if not state.name:
-            tensor = torch.get_rng_state()
-            if state.external:
-                state.name = self.value(tensor, SET_STATE)
-            else:
-                state.name = self._values.unique_name(f"state_{len(self.nodes)}")
-                self._values.declare(state.name, tensor)
-        self._append(Call(GENERATOR, SET_STATE, ([{"t": 0}], {})), [state.name], [])
-        state.restored = len(self.nodes) - 1
 
     def kernel(self, key: str, types: Sequence[str], arguments: Sequence[Any]) -> None:
         """Record a call of a compiled kernel, which writes to arguments that are not ``const``."""
@@ -204,16 +195,16 @@ class CallRecorder(TorchDispatchMode):
                 outputs.append(self._made(operator, tensor, True))
                 aliases.append(_position(storages, tensor))
         if call.scalars:
-            name = f"numbers{len(self._scalars)}"
-            self._scalars[name] = call.scalars
+            name = f"numbers{len(self.numbers)}"
+            self.numbers[name] = call.scalars
             inputs.append(name)
         shared = tuple(aliases) if any(a >= 0 for a in aliases) else ()
-        on_host = self._on_gpu and _on_host(call.tensors)
+        on_host = self._on_gpu and bool(call.tensors)
+        on_host = on_host and all(tensor.device.type == CPU for tensor in call.tensors)
         made = Call(namespace, operator, arguments, ports, shared, on_host=on_host)
         self._append(made, inputs, outputs)
 
     def _made(self, operator: str, tensor: torch.Tensor, wrote: bool) -> str:
-        """Name a new value: a result, or the contents of an argument after the call ``wrote``."""
         stem = f"{operator.partition('.')[0]}_{len(self.nodes)}"
         return self._values.add_result(tensor, stem, wrote=wrote)
 
@@ -237,17 +228,15 @@ class CallRecorder(TorchDispatchMode):
             )
 
     def _name(self, tensor: torch.Tensor) -> str:
-        """Return the value in a tensor; record a view if the tensor has none."""
-        return self._values.name_of(tensor) or self._reinterpreted(tensor)
-
-    def _reinterpreted(self, tensor: torch.Tensor) -> str:
-        """Record a call of ``as_strided`` for a view of a storage that no call has made."""
-        base = self._values.base(tensor)
-        view = [list(tensor.shape), list(tensor.stride()), tensor.storage_offset()]
-        output = self._made("as_strided", tensor, False)
-        call = Call("aten", "as_strided", ([{"t": 0}, *view], {}), aliases=(0,))
-        self._append(call, [base], [output])
-        return output
+        """Return the value in a tensor; record ``as_strided`` for a view that no call has made."""
+        name = self._values.name_of(tensor)
+        if not name:
+            base = self._values.base(tensor)
+            view = [list(tensor.shape), list(tensor.stride()), tensor.storage_offset()]
+            name = self._made("as_strided", tensor, False)
+            call = Call("aten", "as_strided", ([{"t": 0}, *view], {}), aliases=(0,))
+            self._append(call, [base], [name])
+        return name
 
     def _append(self, call: Call, inputs: Sequence[str], outputs: Sequence[str]) -> None:
         node = call.node(inputs, outputs)
@@ -257,7 +246,6 @@ class CallRecorder(TorchDispatchMode):
         self.nodes.append(node)
 
     def _note_freed(self) -> None:
-        """Note the values whose storages were freed since the last call."""
         freed = self._values.freed()
         if self.nodes:
             self._freed[len(self.nodes) - 1] += freed
@@ -267,28 +255,13 @@ class CallRecorder(TorchDispatchMode):
 
         ``origin`` is noted in its metadata, if there is one.
         """
-        graph = self._graph()
-        domains = sorted({node.domain for node in self.nodes})
-        model = helper.make_model(
-            graph, opset_imports=[helper.make_opsetid(d, 1) for d in domains], ir_version=10
-        )
-        if origin is not None:
-            origin.note(model)
-        State(self._sizes_bytes, self._gradients).note(model)
-        if self._module is not None and self._training:
-            self._module.note(model)
-        if self._sketched is not None:
-            note_sketches(model, self._sketched.unlike_synthetic(model))
-        return model
-
-    def _graph(self) -> onnx.GraphProto:
         types = self._values.types
         inputs = [name for name in self._inputs if name in self.begins]
         weights, integers = self._values.weights_and_integers(inputs)
         inputs += integers
         weights += [
             helper.make_tensor(name, TensorProto.DOUBLE, [len(numbers)], numbers)
-            for name, numbers in self._scalars.items()
+            for name, numbers in self.numbers.items()
         ]
         outputs = list(dict.fromkeys(self._outputs))
         for state in self._generator.saved:
@@ -303,20 +276,23 @@ class CallRecorder(TorchDispatchMode):
         )  # fmt: skip
         own = {*inputs, *outputs, *self.begins}
         graph.value_info.extend(info for name, info in types.items() if name not in own)
-        return graph
-
-
-def _on_host(tensors: Sequence[torch.Tensor]) -> bool:
-    return bool(tensors) and all(tensor.device.type == CPU for tensor in tensors)
+        domains = sorted({node.domain for node in self.nodes})
+        model = helper.make_model(
+            graph, opset_imports=[helper.make_opsetid(d, 1) for d in domains], ir_version=10
+        )
+        if origin is not None:
+            origin.note(model)
+        State(self._sizes_bytes, self._gradients).note(model)
+        if self._module is not None and self._training:
+            self._module.note(model)
+        if self._sketched is not None:
+            note_sketches(model, self._sketched.unlike_synthetic(model))
+        return model
 
 
 def _position(storages: Sequence[int], tensor: torch.Tensor | None) -> int:
     key = None if tensor is None else storage_key(tensor)
     return storages.index(key) if key in storages else -1
-
-
-# Steps before the recorded one: the first makes the optimiser's state.
-WARM_UP = 2
 
 
 def record(program: Program, seed: int) -> CallRecorder:
@@ -330,7 +306,17 @@ def record(program: Program, seed: int) -> CallRecorder:
         for _ in range(WARM_UP):
             program.step()
         first, again = _recorded(program), _recorded(program)
-    _refuse_change(program.entry, first, again)
+    for number, (a, b) in enumerate(zip(first.nodes, again.nodes, strict=False)):
+        if _signature(a) != _signature(b):
+            raise BackendError(
+                f"{program.entry} keeps state between steps: call {number} was {a.op_type} and is"
+                f" {b.op_type} in the next step, or its arguments differ: make every step the same"
+            )
+    if len(first.nodes) != len(again.nodes):
+        raise BackendError(
+            f"{program.entry} keeps state between steps: one makes {len(first.nodes)} calls and the"
+            f" next {len(again.nodes)}: make every step the same"
+        )
     return again
 
 
@@ -343,20 +329,5 @@ def _recorded(program: Program) -> CallRecorder:
     return recorder
 
 
-def _refuse_change(entry: str, first: CallRecorder, again: CallRecorder) -> None:
-    for number, (a, b) in enumerate(zip(first.nodes, again.nodes, strict=False)):
-        if _signature(a) != _signature(b):
-            raise BackendError(
-                f"{entry} keeps state between steps: call {number} was {a.op_type} and is"
-                f" {b.op_type} in the next step, or its arguments differ: make every step the same"
-            )
-    if len(first.nodes) != len(again.nodes):
-        raise BackendError(
-            f"{entry} keeps state between steps: one makes {len(first.nodes)} calls and the next"
-            f" {len(again.nodes)}: make every step the same"
-        )
-
-
 def _signature(node: onnx.NodeProto) -> tuple[Any, ...]:
-    """Return operator, inputs and arguments of a call."""
     return node.op_type, node.domain, node.input, node.attribute

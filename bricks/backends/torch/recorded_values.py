@@ -19,8 +19,9 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 import onnx
 import torch
 from onnx import TensorProto, helper
@@ -29,6 +30,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from bricks.backends.torch.call_data import GENERATOR, GET_STATE
 from bricks.backends.torch.calls import storage_key
 from bricks.backends.torch.cut import bounds_of, tensor_types
+from bricks.backends.torch.entry import Program
 from bricks.backends.torch.synthetic_tensors import fill, numbers_of
 from bricks.errors import BackendError
 from bricks.graph.call import BUFFERS, INPUTS, OPTIMIZER, PARAMETERS
@@ -39,13 +41,11 @@ from bricks.graph.view import graph_of
 from bricks.operators.dependence import dependent_arguments
 from bricks.operators.registry import operator_of
 
-if TYPE_CHECKING:
-    import numpy as np
-
-    from bricks.backends.torch.entry import Program
-
 # The names of element types in ONNX.
 ONNX_DTYPES = {getattr(torch, name): dtype for dtype, name in TORCH_DTYPES.items()}
+
+# Results smaller than this stay in the caches.
+_LARGE_BYTES = 1 << 16
 
 
 def synthetic(type_: TensorType, bound: int | None) -> np.ndarray:
@@ -53,10 +53,6 @@ def synthetic(type_: TensorType, bound: int | None) -> np.ndarray:
     made = torch.empty(type_.shape, dtype=getattr(torch, TORCH_DTYPES[type_.dtype]))
     fill(made, torch.Generator().manual_seed(0), bound)
     return numbers_of(made)
-
-
-# Results smaller than this stay in the caches.
-_LARGE_BYTES = 1 << 16
 
 
 @dataclass(slots=True)
@@ -189,7 +185,12 @@ class RecordedValues:
             if name in known:
                 continue
             if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
-                weights.append(_weight(self.types[name]))
+                type_ = self.types[name].type.tensor_type
+                weight = TensorProto(name=name, data_type=type_.elem_type)
+                weight.dims.extend(d.dim_value for d in type_.shape.dim)
+                weight.data_location = TensorProto.EXTERNAL
+                weight.external_data.add(key="location", value="weights")
+                weights.append(weight)
             else:
                 integers.append(name)
         return weights, integers
@@ -210,17 +211,7 @@ class RecordedValues:
 
 
 def _view(tensor: torch.Tensor) -> tuple[Any, ...]:
-    """Return the key of a tensor among the views of its storage."""
     return tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype
-
-
-def _weight(info: onnx.ValueInfoProto) -> TensorProto:
-    tensor = info.type.tensor_type
-    weight = TensorProto(name=info.name, data_type=tensor.elem_type)
-    weight.dims.extend(d.dim_value for d in tensor.shape.dim)
-    weight.data_location = TensorProto.EXTERNAL
-    weight.external_data.add(key="location", value="weights")
-    return weight
 
 
 def program_tensors(program: Program) -> dict[str, dict[str, torch.Tensor]]:
@@ -311,11 +302,6 @@ class GeneratorState:
     name: str = ""
     restored: int = -1
 
-    @property
-    def saved(self) -> bool:
-        """Whether a call of the step saves the state."""
-        return bool(self.name) and not self.external
-
 
 class GeneratorStates:
     """The states of PyTorch's default generator in a step, by their digests."""
@@ -344,7 +330,7 @@ class GeneratorStates:
     @property
     def saved(self) -> list[GeneratorState]:
         """The states that calls of the step save and restore."""
-        return [state for state in self._states.values() if state.saved]
+        return [s for s in self._states.values() if s.name and not s.external]
 
     def with_saves(self, calls: Sequence[onnx.NodeProto]) -> list[onnx.NodeProto]:
         """Return ``calls`` with those that save a state, each after the call that leads to it."""

@@ -8,17 +8,14 @@ where a program runs on a GPU. Must not know how calls run.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from bricks.backends.input_values import sets_in_turn
-
-if TYPE_CHECKING:
-    from bricks.backends.torch.call_data import TensorRecipe, TensorRecipes
-    from bricks.backends.torch.calls import ReplayedCall
-    from bricks.graph.sketch import Sketch
+from bricks.backends.torch.call_data import TensorRecipe, TensorRecipes
+from bricks.backends.torch.calls import ReplayedCall
+from bricks.graph.sketch import Sketch
 
 
 def fill_rising(tensor: torch.Tensor, bound: int) -> None:
@@ -75,19 +72,15 @@ def fill(tensor: torch.Tensor, generator: torch.Generator, bound: int | None = N
     """Write synthetic values to the storage of a tensor; integers below ``bound``, or 2."""
     dtype = torch.float32 if tensor.dtype.is_complex else tensor.dtype
     # Elements of an expanded tensor share memory: write to the storage.
-    _fill(torch.empty(0, dtype=dtype).set_(tensor.untyped_storage()), generator, bound)
-
-
-def _fill(tensor: torch.Tensor, generator: torch.Generator, bound: int | None) -> None:
-    if tensor.dtype.is_floating_point:
-        if tensor.dtype.itemsize < 2:
-            tensor.copy_(torch.full((), 0.5).to(tensor.dtype).expand(tensor.shape))
-        else:
-            tensor.uniform_(0.05, 1.0, generator=generator)
-    elif tensor.dtype == torch.bool:
-        tensor.copy_(torch.rand(tensor.shape, generator=generator) < 0.5)
+    whole = torch.empty(0, dtype=dtype).set_(tensor.untyped_storage())
+    if dtype.is_floating_point and dtype.itemsize < 2:
+        whole.copy_(torch.full((), 0.5).to(dtype).expand(whole.shape))
+    elif dtype.is_floating_point:
+        whole.uniform_(0.05, 1.0, generator=generator)
+    elif dtype == torch.bool:
+        whole.copy_(torch.rand(whole.shape, generator=generator) < 0.5)
     else:
-        tensor.random_(0, max(1, bound if bound is not None else 2), generator=generator)
+        whole.random_(0, max(1, bound if bound is not None else 2), generator=generator)
 
 
 def own_tensors(recipes: TensorRecipes, generator: torch.Generator) -> dict[str, torch.Tensor]:

@@ -8,6 +8,4 @@ standard operators up to opset 22. Must not know graphs, weights or time.
 from bricks.backends.torch.counterparts import arrays, elements, layers
 from bricks.backends.torch.counterparts.node import OPERATORS, TorchNode, Value
 
-__all__ = [
-    "OPERATORS", "TorchNode", "Value", "arrays", "elements", "layers", "recurrent", "reductions",
-]  # fmt: skip
+__all__ = ["OPERATORS", "TorchNode", "Value", "arrays", "elements", "layers"]

@@ -243,7 +243,6 @@ def resize(n: TorchNode) -> torch.Tensor:
 
 
 def _interpolation(n: TorchNode) -> dict[str, Any]:
-    """Return the options of PyTorch's interpolation."""
     older = n.operator == "Upsample" or n.opset < 11
     mode = n.attribute("mode", "nearest")
     transformed = n.attribute(

@@ -42,7 +42,6 @@ OPERATORS.update(_SINGLE_CALLS)
 
 
 def _of_rank(n: TorchNode, functions: _ByRank, rank: int) -> Callable[..., torch.Tensor]:
-    """Return PyTorch's function for a number of spatial axes."""
     if rank not in functions:
         raise n.refused(f"{rank} spatial axes")
     return functions[rank]
@@ -87,7 +86,6 @@ def transposed_convolution(n: TorchNode) -> torch.Tensor:
 
 
 def _pool_window(n: TorchNode) -> tuple[list[int], list[int], list[int], list[int], list[int]]:
-    """Return kernel, strides, dilations and padding of a pool."""
     kernel = list(n.attribute("kernel_shape"))
     if n.attribute("ceil_mode", 0) and n.attribute("auto_pad", "NOTSET") != "NOTSET":
         raise n.refused("ceil_mode and auto_pad")
@@ -98,7 +96,6 @@ def _pool_window(n: TorchNode) -> tuple[list[int], list[int], list[int], list[in
 
 
 def _more_than_half(kernel: Sequence[int], begin: Sequence[int]) -> bool:
-    """Whether PyTorch's pools refuse the padding."""
     return any(2 * b > k for k, b in zip(kernel, begin, strict=True))
 
 
@@ -230,7 +227,6 @@ def recurrent(n: TorchNode) -> tuple[torch.Tensor | None, ...]:
 
 
 def _function(n: TorchNode) -> Any:
-    """Return PyTorch's function, if it computes the same."""
     n.default_only(layout=0, input_forget=0, clip=None)
     if n.attribute("direction", "forward") == "reverse":
         raise n.refused("direction reverse")
@@ -250,7 +246,6 @@ def _function(n: TorchNode) -> Any:
 
 
 def _parameters(n: TorchNode, directions: int) -> list[torch.Tensor]:
-    """Return weights, and biases if the node has any, of each direction."""
     parameters = []
     for k in range(directions):
         parameters += [_in_order(n, n.tensor(port)[k]) for port in (1, 2)]
@@ -260,13 +255,11 @@ def _parameters(n: TorchNode, directions: int) -> list[torch.Tensor]:
 
 
 def _in_order(n: TorchNode, rows: torch.Tensor) -> torch.Tensor:
-    """Permute the rows of the gates to PyTorch's order."""
     gates = rows.chunk(len(_GATES[n.operator]))
     return torch.cat([gates[k] for k in _GATES[n.operator]])
 
 
 def _state(n: TorchNode, port: int, x: torch.Tensor, directions: int) -> torch.Tensor:
-    """Return the initial state, zero by default."""
     if n.has(port):
         return n.tensor(port)
     shape = directions, x.shape[1], n.tensor(2).shape[-1]

@@ -12,7 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from bricks.backends.torch.cuda_calls.layers import dropped_share
 from bricks.backends.torch.cuda_calls.listing import (
@@ -31,17 +31,6 @@ _FUSED = "_scaled_dot_product_flash_attention_for_cpu"
 def fuse_attention(listing: CallListing) -> int:
     """Replace attention by CUDA's kernels; return the number of attentions."""
     strides: dict[str, Strides] = {}
-    count = _replace_fused(listing, strides)
-    replaced = _Replaced(listing, strides)
-    for each in composed(listing):
-        count += replaced.note(each)
-    listing.substitute(replaced.changes, replaced.renamed)
-    relayout(listing, strides)
-    return count
-
-
-def _replace_fused(listing: CallListing, strides: dict[str, Strides]) -> int:
-    """Replace the processor's own fused attention."""
     kernels: dict[str, tuple[FusedAttention, Attention]] = {}
     calls: list[IssuedCall] = []
     for call in listing.calls:
@@ -64,7 +53,13 @@ def _replace_fused(listing: CallListing, strides: dict[str, Strides]) -> int:
             strides |= kernel.gradient_strides(attention, call.outputs)
         calls += others
     listing.calls = calls
-    return len(kernels)
+    count = len(kernels)
+    replaced = _Replaced(listing, strides)
+    for each in composed(listing):
+        count += replaced.note(each)
+    listing.substitute(replaced.changes, replaced.renamed)
+    relayout(listing, strides)
+    return count
 
 
 @dataclass(slots=True)
@@ -151,23 +146,22 @@ def composed(listing: CallListing) -> Iterator[Composed]:
     backwards = {_softmax_of(calls, span): span for span in stretches(_BACKWARD, calls)}
     for forward in stretches(_FORWARD, calls):
         attention = _attention_math(listing, calls[forward.start : forward.stop])
-        backward = backwards.get(_kept_softmax(calls, forward))
-        if backward is None and listing.training:
+        softmax = next(at for at in forward if "softmax" in calls[at].operator)
+        following = calls[softmax + 1]  # the backward pass may read a detached value
+        kept = (following if following.operator == "detach" else calls[softmax]).outputs[0]
+        backward = backwards.get(kept)
+        if backward is not None:
+            span = calls[backward.start : backward.stop]
+            values = next(call for call in span if call.operator == "view" and call is not span[0])
+            gradients = (span[-1].outputs[0], span[-2].outputs[0], values.outputs[0])
+            gradient = span[0].positional[0]
+            found = Composed(attention, forward, backward, gradient, gradients)
+        elif listing.training:
             continue
-        found = _composed(calls, attention, forward, backward)
+        else:
+            found = Composed(attention, forward, None, None, ())
         if _closed(calls, found):
             yield found
-
-
-def _composed(
-    calls: list[IssuedCall], attention: Attention, forward: range, backward: range | None
-) -> Composed:
-    if backward is None:
-        return Composed(attention, forward, None, None, ())
-    span = calls[backward.start : backward.stop]
-    values = next(call for call in span if call.operator == "view" and call is not span[0])
-    gradients = (span[-1].outputs[0], span[-2].outputs[0], values.outputs[0])
-    return Composed(attention, forward, backward, span[0].positional[0], gradients)
 
 
 def _attention_math(listing: CallListing, span: list[IssuedCall]) -> Attention:
@@ -179,26 +173,16 @@ def _attention_math(listing: CallListing, span: list[IssuedCall]) -> Attention:
     causal = "tril" in by_name
     added = next((call for call in span if call.operator in ("add.Tensor", "add_.Tensor")), None)
     drawn = by_name.get("bernoulli_")
+    # Query and key get the root of the scale of scores each.
+    scale = float(span[0].positional[1]) ** 2
+    usual = 1 / math.sqrt(listing.types[query.value].shape[-1])
+    own_scale = None if math.isclose(scale, usual, rel_tol=1e-9) else scale
     return Attention(
         query, key, last_expand.positional[0],
         None if causal or added is None else added.positional[1],
         0.0 if drawn is None else dropped_share(drawn),
-        causal, _scale(listing, span[0], query), span[-1].outputs[0],
+        causal, own_scale, span[-1].outputs[0],
     )  # fmt: skip
-
-
-def _scale(listing: CallListing, scaled: IssuedCall, query: Operand) -> float | None:
-    """The scale of scores, unless it is the usual one; query and key get its root each."""
-    scale = float(scaled.positional[1]) ** 2
-    usual = 1 / math.sqrt(listing.types[query.value].shape[-1])
-    return None if math.isclose(scale, usual, rel_tol=1e-9) else scale
-
-
-def _kept_softmax(calls: list[IssuedCall], forward: range) -> str:
-    """The value of the softmax as the backward pass reads it."""
-    softmax = next(at for at in forward if "softmax" in calls[at].operator)
-    following = calls[softmax + 1]
-    return (following if following.operator == "detach" else calls[softmax]).outputs[0]
 
 
 def _softmax_of(calls: list[IssuedCall], backward: range) -> str:
@@ -244,13 +228,23 @@ class Attention:
 class FusedAttention(ABC):
     """A fused kernel; ``kept`` are values that its backward pass reads, by the output's name."""
 
+    _NAME: ClassVar[str]
+
     listing: CallListing
     kept: dict[str, tuple[Operand, ...]] = field(default_factory=dict)
     masks: dict[str, Operand] = field(default_factory=dict)
 
-    @abstractmethod
     def forward(self, attention: Attention) -> list[IssuedCall]:
         """Return the calls of the forward pass."""
+        before, mask = self._mask(attention)
+        read = (attention.query, attention.key, attention.value)
+        arguments = [*read, mask, self.listing.training, *_optional(attention)]
+        outputs = (attention.output, *self._further(attention))
+        return [*before, IssuedCall(self._NAME, arguments, outputs, _named(attention))]
+
+    @abstractmethod
+    def _further(self, attention: Attention) -> Sequence[str]:
+        """The results after the output; those that the backward pass reads are noted as kept."""
 
     @abstractmethod
     def backward(
@@ -259,20 +253,24 @@ class FusedAttention(ABC):
         """Return the calls that make the ``gradients`` of query, key and value."""
 
     @abstractmethod
+    def _layout(self, operand: Operand) -> Strides:
+        """The strides of the output if ``operand`` is the query, or of the gradient of it."""
+
     def strides(self, attention: Attention) -> dict[str, Strides]:
         """Return the strides of the output."""
+        return {attention.output: self._layout(attention.query)}
 
-    @abstractmethod
     def gradient_strides(
         self, attention: Attention, gradients: Sequence[str]
     ) -> dict[str, Strides]:
         """Return the strides of the gradients."""
+        operands = (attention.query, attention.key, attention.value)
+        return dict(zip(gradients, map(self._layout, operands), strict=True))
 
     def _shape(self, operand: Operand) -> tuple[int, ...]:
         return self.listing.types[operand.value].shape
 
     def _mask(self, attention: Attention) -> tuple[list[IssuedCall], Operand | None]:
-        """Calls that expand the mask to all scores, and the expanded mask."""
         mask = attention.mask
         if mask is None:
             return [], None
@@ -308,19 +306,13 @@ class EfficientKernel(FusedAttention):
     _NAME = "_scaled_dot_product_efficient_attention"
     _ALIGNED = 32
 
-    def forward(self, attention: Attention) -> list[IssuedCall]:
-        """Return the calls of the forward pass."""
-        before, mask = self._mask(attention)
-        keep = self.listing.training
+    def _further(self, attention: Attention) -> Sequence[str]:
         *outer, length, _ = self._shape(attention.query)
-        padded = -(-length // self._ALIGNED) * self._ALIGNED if keep else 0
+        padded = -(-length // self._ALIGNED) * self._ALIGNED if self.listing.training else 0
         sums = self._sums("logsumexp", (*outer, padded))
         kept = (sums, self._scalar("seed"), self._scalar("offset"))
         self.kept[attention.output] = kept
-        arguments: list[Any] = [attention.query, attention.key, attention.value, mask, keep]
-        outputs = (attention.output, *(operand.value for operand in kept))
-        arguments += _optional(attention)
-        return [*before, IssuedCall(self._NAME, arguments, outputs, _named(attention))]
+        return [operand.value for operand in kept]
 
     def backward(
         self, attention: Attention, gradient: Operand, output: Operand, gradients: Sequence[str]
@@ -336,19 +328,10 @@ class EfficientKernel(FusedAttention):
         outputs = (*gradients, "")
         return [IssuedCall(f"{self._NAME}_backward", arguments, outputs, _named(attention))]
 
-    def strides(self, attention: Attention) -> dict[str, Strides]:
-        """Return the strides of the output."""
-        return {attention.output: _by_position(self._shape(attention.query))}
-
-    def gradient_strides(
-        self, attention: Attention, gradients: Sequence[str]
-    ) -> dict[str, Strides]:
-        """Return the strides of the gradients."""
-        operands = (attention.query, attention.key, attention.value)
-        return {
-            name: _by_position(self._shape(operand))
-            for name, operand in zip(gradients, operands, strict=True)
-        }
+    def _layout(self, operand: Operand) -> Strides:
+        # (batch, heads, length, size) laid out as (batch, length, heads, size)
+        _, heads, length, size = self._shape(operand)
+        return (heads * length * size, size, heads * size, 1)
 
 
 class CudnnKernel(FusedAttention):
@@ -356,19 +339,14 @@ class CudnnKernel(FusedAttention):
 
     _NAME = "_scaled_dot_product_cudnn_attention"
 
-    def forward(self, attention: Attention) -> list[IssuedCall]:
-        """Return the calls of the forward pass."""
-        before, mask = self._mask(attention)
+    def _further(self, attention: Attention) -> Sequence[str]:
         keep = self.listing.training
         *outer, length, _ = self._shape(attention.query)
         sums = (self._sums("logsumexp", (*outer, length, 1)),) if keep else ()
         seeds = self._scalar("seed"), self._scalar("offset")
         self.kept[attention.output] = (*sums, *seeds)
-        arguments: list[Any] = [attention.query, attention.key, attention.value, mask, keep]
         names = [operand.value for operand in (*sums, *seeds)]
-        outputs = (attention.output, names[0] if keep else "", "", "", *names[-2:], "")
-        arguments += _optional(attention)
-        return [*before, IssuedCall(self._NAME, arguments, outputs, _named(attention))]
+        return (names[0] if keep else "", "", "", *names[-2:], "")
 
     def backward(
         self, attention: Attention, gradient: Operand, output: Operand, gradients: Sequence[str]
@@ -383,26 +361,8 @@ class CudnnKernel(FusedAttention):
         name, named = f"{self._NAME}_backward", _named(attention)
         return [IssuedCall(name, arguments, tuple(gradients), named)]
 
-    def strides(self, attention: Attention) -> dict[str, Strides]:
-        """Return the strides of the output."""
-        query = attention.query
-        return {attention.output: dense_like(self._shape(query), query.strides)}
-
-    def gradient_strides(
-        self, attention: Attention, gradients: Sequence[str]
-    ) -> dict[str, Strides]:
-        """Return the strides of the gradients."""
-        operands = (attention.query, attention.key, attention.value)
-        return {
-            name: dense_like(self._shape(operand), operand.strides)
-            for name, operand in zip(gradients, operands, strict=True)
-        }
-
-
-def _by_position(shape: Sequence[int]) -> Strides:
-    """Strides of (batch, heads, length, size) laid out as (batch, length, heads, size)."""
-    _, heads, length, size = shape
-    return (heads * length * size, size, heads * size, 1)
+    def _layout(self, operand: Operand) -> Strides:
+        return dense_like(self._shape(operand), operand.strides)
 
 
 def kernel_for(listing: CallListing, attention: Attention) -> FusedAttention | None:

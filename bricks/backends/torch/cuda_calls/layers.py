@@ -11,14 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from bricks.backends.torch.cuda_calls.listing import IssuedCall, Operand, stretches
+from bricks.backends.torch.cuda_calls.listing import CallListing, IssuedCall, Operand, stretches
 from bricks.graph.program import contiguous
 from bricks.graph.types import TensorType
-
-if TYPE_CHECKING:
-    from bricks.backends.torch.cuda_calls.listing import CallListing
 
 _ROOT = r"pow\.Tensor_Scalar mean\.dim add_\.Scalar rsqrt (?:detach )?mul\.Tensor mul\.Tensor "
 # Half precision is computed in float32.
@@ -36,6 +33,16 @@ _RMS_NORM_BACKWARD = (
 )
 # What PyTorch adds to the mean square if the user says nothing, which its kernel gets as None.
 _USUAL_EPSILON = 2.0**-23
+
+# Samples up to which cuDNN is used, in training and in inference.
+_SAMPLES = {True: 880_801, False: 65_535}
+
+# The processor fills an empty tensor with zeros and ones, divides it by the share of ones, and
+# multiplies it with the input.
+_DRAWN = ("empty_like", "bernoulli_.float", "div_.Scalar", "mul.Tensor")
+
+# The mode of embedding bags that takes maxima.
+_MAX = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +64,16 @@ class _Norm:
         """The fused kernel, and the value that the backward pass keeps."""
         arguments: list[Any] = [self.read, list(self.width), self.weight, self.epsilon]
         call = IssuedCall("_fused_rms_norm", arguments, (self.output, self.root))
-        return [call] if self.kept is None else [call, _detach(root, self.kept)]
+        if self.kept is None:
+            return [call]
+        return [call, IssuedCall("detach", [root], (self.kept,), shared={self.kept: root.value})]
 
 
 def fuse_rms_norm(listing: CallListing) -> int:
     """Replace norms by the fused kernels; return the number of norms in the forward pass."""
     calls = listing.calls
-    backwards = {back.kept: (span, back) for span, back in _backwards(calls)}
+    # By the value of the root that the forward pass keeps.
+    backwards = {b.root.positional[0].value: (span, b) for span, b in _backwards(calls)}
     changes: dict[range, list[IssuedCall]] = {}
     count = 0
     for span, norm in _norms(listing):
@@ -85,18 +95,14 @@ def _norms(listing: CallListing) -> Iterator[tuple[range, _Norm]]:
         read, weight = calls[0].positional[0], products[1].positional[1]
         types = listing.types
         if isinstance(weight, Operand) and types[weight.value].dtype == types[read.value].dtype:
-            yield span, _norm(calls, weight, types[weight.value].shape)
-
-
-def _norm(calls: list[IssuedCall], weight: Operand, width: tuple[int, ...]) -> _Norm:
-    by_name = {call.name: call for call in calls}
-    epsilon, kept = by_name["add_"].positional[1], by_name.get("detach")
-    return _Norm(
-        calls[0].positional[0], weight, width,
-        None if epsilon == _USUAL_EPSILON else float(epsilon),
-        by_name["rsqrt"].outputs[0], None if kept is None else kept.outputs[0],
-        calls[-1].outputs[0],
-    )  # fmt: skip
+            by_name = {call.name: call for call in calls}
+            epsilon, kept = by_name["add_"].positional[1], by_name.get("detach")
+            yield span, _Norm(
+                read, weight, types[weight.value].shape,
+                None if epsilon == _USUAL_EPSILON else float(epsilon),
+                by_name["rsqrt"].outputs[0], None if kept is None else kept.outputs[0],
+                calls[-1].outputs[0],
+            )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +119,6 @@ class _Backward:
     residual: Operand | None
     summand: str
     result: str
-
-    @property
-    def kept(self) -> str:
-        """The value of the root that the forward pass keeps."""
-        value: str = self.root.positional[0].value
-        return value
 
     def calls(self, norm: _Norm, root: Operand) -> list[IssuedCall]:
         """The fused kernel, then the sum with a residual connection's gradient."""
@@ -139,33 +139,18 @@ def _backwards(calls: list[IssuedCall]) -> Iterator[tuple[range, _Backward]]:
     for span in stretches(_RMS_NORM_BACKWARD, calls):
         own = calls[span.start : span.stop]
         half = own[0].operator == "_to_copy"
-        if half and own[-1].operator == "add.Tensor" and not _reads(own[-1], own[-2].outputs[0]):
+        if half and own[-1].operator == "add.Tensor" and not own[-1].reads(own[-2].outputs[0]):
             span, own = span[:-1], own[:-1]
-        yield span, _rms_norm_backward(own, half)
-
-
-def _rms_norm_backward(calls: list[IssuedCall], half: bool) -> _Backward:
-    weights, root = [call for call in calls if call.operator == "detach"]
-    sums = [call for call in calls if call.operator == "add.Tensor"]
-    # In half precision the last sum adds the residual connection's gradient, else the first does.
-    added = None if len(sums) == 1 else sums[-1 if half else 0]
-    result = calls[-1].outputs[0]
-    if added is None:
-        return _Backward(calls[0].positional[0], root, weights, None, result, result)
-    summand = added.positional[1].value if half else added.outputs[0]
-    return _Backward(calls[0].positional[0], root, weights, added.positional[0], summand, result)
-
-
-def _reads(call: IssuedCall, value: str) -> bool:
-    return any(operand.value == value for operand in call.operands)
-
-
-def _detach(root: Operand, output: str) -> IssuedCall:
-    return IssuedCall("detach", [root], (output,), shared={output: root.value})
-
-
-# Samples up to which cuDNN is used, in training and in inference.
-_SAMPLES = {True: 880_801, False: 65_535}
+        weights, root = [call for call in own if call.operator == "detach"]
+        sums = [call for call in own if call.operator == "add.Tensor"]
+        # In half precision the last sum adds the residual connection's gradient, else the first.
+        added = None if len(sums) == 1 else sums[-1 if half else 0]
+        gradient, result = own[0].positional[0], own[-1].outputs[0]
+        if added is None:
+            yield span, _Backward(gradient, root, weights, None, result, result)
+            continue
+        summand = added.positional[1].value if half else added.outputs[0]
+        yield span, _Backward(gradient, root, weights, added.positional[0], summand, result)
 
 
 def use_cudnn(listing: CallListing) -> int:
@@ -182,11 +167,14 @@ def use_cudnn(listing: CallListing) -> int:
                     listing.types[name] = TensorType(dtype, (read.shape[1],))
             calls.append(call)
             continue
-        if calls and _is_reserve(listing, calls[-1]):
-            calls.pop()
+        before = calls[-1] if calls else None
+        if before is not None and before.operator == "empty.memory_format":
+            if listing.types[before.outputs[0]].shape == (0,):  # the workspace of other kernels
+                calls.pop()
         reserve = listing.new("reserve", "UINT8", (0,))
         reserves[call.outputs[2]] = reserve
-        calls.append(_batch_norm_forward(call, reserve))
+        outputs = (*call.outputs, reserve)
+        calls.append(replace(call, operator="cudnn_batch_norm", outputs=outputs))
     listing.calls = calls
     listing.rewrite(lambda call: _batch_norm_backward(call, reserves))
     return len(reserves)
@@ -205,15 +193,6 @@ def _cudnn(listing: CallListing, call: IssuedCall) -> bool:
     )
 
 
-def _is_reserve(listing: CallListing, call: IssuedCall) -> bool:
-    """Whether a call allocates the empty workspace of other kernels."""
-    return call.operator == "empty.memory_format" and listing.types[call.outputs[0]].shape == (0,)
-
-
-def _batch_norm_forward(call: IssuedCall, reserve: str) -> IssuedCall:
-    return replace(call, operator="cudnn_batch_norm", outputs=(*call.outputs, reserve))
-
-
 def _batch_norm_backward(call: IssuedCall, reserves: dict[str, str]) -> Sequence[IssuedCall] | None:
     if call.operator != "native_batch_norm_backward" or not call.positional[7]:
         return None
@@ -226,11 +205,6 @@ def _batch_norm_backward(call: IssuedCall, reserves: dict[str, str]) -> Sequence
     return [replace(call, operator="cudnn_batch_norm_backward", positional=arguments, freed=())]
 
 
-# The processor fills an empty tensor with zeros and ones, divides it by the share of ones, and
-# multiplies it with the input.
-_DRAWN = ("empty_like", "bernoulli_.float", "div_.Scalar", "mul.Tensor")
-
-
 def fuse_dropout(listing: CallListing) -> int:
     """Replace dropout by the fused kernel; return the number of dropouts in the forward pass."""
     shares: dict[str, float] = {}
@@ -240,7 +214,15 @@ def fuse_dropout(listing: CallListing) -> int:
     while at < len(rest):
         window = rest[at : at + len(_DRAWN)]
         if _is_dropout(window):
-            calls.append(_fused(listing, window, shares))
+            _, drawn, divided, product = window
+            mask, share = divided.outputs[0], dropped_share(drawn)
+            shares[mask] = share
+            listing.types[mask] = replace(listing.types[mask], dtype="BOOL")
+            arguments: list[Any] = [product.positional[0], share, True]
+            freed = tuple(name for call in window for name in call.freed)
+            outputs, phase = (product.outputs[0], mask), product.phase
+            fused = IssuedCall("native_dropout", arguments, outputs, phase=phase, freed=freed)
+            calls.append(fused)
             at += len(_DRAWN)
         else:
             calls.append(rest[at])
@@ -269,21 +251,7 @@ def dropped_share(drawn: IssuedCall) -> float:
     return round(1 - kept, 12)
 
 
-def _fused(
-    listing: CallListing, window: Sequence[IssuedCall], shares: dict[str, float]
-) -> IssuedCall:
-    _, drawn, divided, product = window
-    mask, share = divided.outputs[0], dropped_share(drawn)
-    shares[mask] = share
-    listing.types[mask] = replace(listing.types[mask], dtype="BOOL")
-    arguments: list[Any] = [product.positional[0], share, True]
-    freed = tuple(name for call in window for name in call.freed)
-    outputs = (product.outputs[0], mask)
-    return IssuedCall("native_dropout", arguments, outputs, phase=product.phase, freed=freed)
-
-
 def _dropout_backward(call: IssuedCall, shares: dict[str, float]) -> Sequence[IssuedCall] | None:
-    """The gradient is multiplied with a mask that a fused dropout has kept."""
     masks = [o for o in call.operands if o.value in shares]
     if call.operator != "mul.Tensor" or not masks:
         return None
@@ -291,9 +259,6 @@ def _dropout_backward(call: IssuedCall, shares: dict[str, float]) -> Sequence[Is
     scale = 1.0 / (1.0 - shares[mask.value])
     arguments = [gradient, mask, scale]
     return [replace(call, operator="native_dropout_backward", positional=arguments, freed=())]
-
-
-_MAX = 2
 
 
 def size_bags(listing: CallListing) -> int:
@@ -315,21 +280,19 @@ def ask_libraries(listing: CallListing) -> int:
     """Insert the questions before each loss, which copy the targets; return their number."""
 
     def asked(call: IssuedCall) -> Sequence[IssuedCall] | None:
-        return _asked(listing, call) if call.operator == "_ctc_loss" else None
+        if call.operator != "_ctc_loss":
+            return None
+        scores, targets, *rest = call.positional
+        lengths = rest[:3] if len(rest) > 2 else [*rest, 0]
+        shape = listing.types[targets.value].shape
+        copied = listing.new("targets", "INT32", shape)
+        to_host = {"dtype": {"dtype": "int32"}, "device": {"device": "cpu"}}
+        copy = Operand(copied, 0, contiguous(shape))
+        return [
+            IssuedCall("_use_cudnn_ctc_loss", [scores, targets, *lengths], ()),
+            IssuedCall("_to_copy", [targets], (copied,), to_host),
+            IssuedCall("_use_miopen_ctc_loss", [scores, copy, *lengths], (), freed=(copied,)),
+            replace(call, freed=()),
+        ]
 
     return listing.rewrite(asked)
-
-
-def _asked(listing: CallListing, call: IssuedCall) -> list[IssuedCall]:
-    scores, targets, *rest = call.positional
-    lengths = rest[:3] if len(rest) > 2 else [*rest, 0]
-    shape = listing.types[targets.value].shape
-    copied = listing.new("targets", "INT32", shape)
-    to_host = {"dtype": {"dtype": "int32"}, "device": {"device": "cpu"}}
-    copy = Operand(copied, 0, contiguous(shape))
-    return [
-        IssuedCall("_use_cudnn_ctc_loss", [scores, targets, *lengths], ()),
-        IssuedCall("_to_copy", [targets], (copied,), to_host),
-        IssuedCall("_use_miopen_ctc_loss", [scores, copy, *lengths], (), freed=(copied,)),
-        replace(call, freed=()),
-    ]

@@ -28,6 +28,9 @@ from bricks.graph.program import FREED, PHASE, Call, Port, call_of, contiguous, 
 from bricks.graph.types import TensorType
 from bricks.graph.view import graph_of
 
+# Results smaller than this stay in the caches of a core; the recorder marks calls with others.
+_LARGE_BYTES = 1 << 16
+
 
 @dataclass(frozen=True, slots=True)
 class Operand:
@@ -65,6 +68,10 @@ class IssuedCall:
         """The tensors among the arguments, in order."""
         values = leaves([list(self.positional), [*self.named.values()]])
         return [each for each in values if isinstance(each, Operand)]
+
+    def reads(self, value: str) -> bool:
+        """Whether the value of this name is among the arguments."""
+        return any(operand.value == value for operand in self.operands)
 
     @property
     def name(self) -> str:
@@ -139,7 +146,9 @@ class CallListing:
         while at < len(self.calls):
             if at in spans:
                 span, others = spans[at]
-                calls += carried(_joined(self.calls[at : span.stop]), others)
+                replaced = self.calls[at : span.stop]
+                freed = tuple(name for call in replaced for name in call.freed)
+                calls += carried(replace(replaced[0], freed=freed), others)
                 at = span.stop
             else:
                 calls.append(self.calls[at].renamed(renamed))
@@ -165,11 +174,6 @@ class CallListing:
                 source = call.shared.get(output)
                 roots[output] = output if source is None else roots.get(source, source)
         return roots
-
-
-def _joined(calls: Sequence[IssuedCall]) -> IssuedCall:
-    """The first call with all that is freed after each."""
-    return replace(calls[0], freed=tuple(name for call in calls for name in call.freed))
 
 
 def carried(call: IssuedCall, others: Sequence[IssuedCall]) -> list[IssuedCall]:
@@ -199,9 +203,10 @@ def _issued(node: onnx.NodeProto, types: Any, numbers: dict[str, list[float]]) -
     call = call_of(node)
     tensors = list(node.input)
     scalars = numbers.get(tensors[-1], []) if tensors else []
+    plain = (Port(at, 0, contiguous(types[name].shape)) for at, name in enumerate(tensors))
     operands = [
         Operand(name, port.offset, port.strides)
-        for name, port in zip(tensors, call.ports or _plain(tensors, types), strict=False)
+        for name, port in zip(tensors, call.ports or plain, strict=False)
     ]
 
     def read(each: Any) -> Any:
@@ -229,11 +234,6 @@ def _issued(node: onnx.NodeProto, types: Any, numbers: dict[str, list[float]]) -
     )
 
 
-def _plain(names: Sequence[str], types: Any) -> Iterator[Port]:
-    """Ports of contiguous tensors with a storage of their own."""
-    return (Port(at, 0, contiguous(types[name].shape)) for at, name in enumerate(names))
-
-
 def stretches(pattern: str, calls: Sequence[IssuedCall]) -> Iterator[range]:
     """Yield the positions of calls whose operators match, each followed by a space, in order."""
     words = [f"{call.operator} " for call in calls]
@@ -243,13 +243,16 @@ def stretches(pattern: str, calls: Sequence[IssuedCall]) -> Iterator[range]:
             yield range(bisect_left(begins, match.start()), bisect_left(begins, match.end()))
 
 
-# Results smaller than this stay in the caches of a core; the recorder marks calls with others.
-_LARGE_BYTES = 1 << 16
-
-
 def write(listing: CallListing, recorded: onnx.ModelProto) -> onnx.ModelProto:
     """Return a program of the calls in ``listing``, with the metadata of ``recorded``."""
-    calls = _with_lifetimes(listing.calls)
+    results = {name for call in listing.calls for name in call.outputs}
+    calls: list[IssuedCall] = []
+    for call in listing.calls:
+        freed = tuple(name for name in dict.fromkeys(call.freed) if name in results)
+        if call.operator:
+            calls.append(replace(call, freed=freed))
+        elif calls:  # a call without an operator passes on what is freed after it
+            calls[-1] = replace(calls[-1], freed=(*calls[-1].freed, *freed))
     writer = _NodeWriter(listing)
     nodes = [writer.node(call) for call in calls]
     proto = onnx.ModelProto()
@@ -271,19 +274,6 @@ def write(listing: CallListing, recorded: onnx.ModelProto) -> onnx.ModelProto:
     return proto
 
 
-def _with_lifetimes(calls: Sequence[IssuedCall]) -> list[IssuedCall]:
-    """Drop calls without an operator, and lifetimes of values that no call makes."""
-    made = {name for call in calls for name in call.outputs}
-    kept: list[IssuedCall] = []
-    for call in calls:
-        freed = tuple(name for name in dict.fromkeys(call.freed) if name in made)
-        if call.operator:
-            kept.append(replace(call, freed=freed))
-        elif kept:
-            kept[-1] = replace(kept[-1], freed=(*kept[-1].freed, *freed))
-    return kept
-
-
 def _declaration(name: str, of: TensorType) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, TensorProto.DataType.Value(of.dtype), of.shape)
 
@@ -295,24 +285,6 @@ def _weight(name: str, of: TensorType) -> TensorProto:
     return weight
 
 
-@dataclass(slots=True)
-class _Arguments:
-    """The arguments of one call as JSON; collects operands, and numbers that change no work."""
-
-    indifferent: bool
-    operands: list[Operand] = field(default_factory=list)
-    numbers: list[float] = field(default_factory=list)
-
-    def written(self, each: Any) -> Any:
-        if isinstance(each, Operand):
-            self.operands.append(each)
-            return {"t": len(self.operands) - 1}
-        if isinstance(each, float) and self.indifferent and not is_special(each):
-            self.numbers.append(each)
-            return {"s": len(self.numbers) - 1}
-        return each
-
-
 class _NodeWriter:
     """Writes calls as nodes; ``numbers`` are tensors of the numbers that change no work."""
 
@@ -322,48 +294,48 @@ class _NodeWriter:
         self.numbers: list[onnx.TensorProto] = []
 
     def node(self, call: IssuedCall) -> onnx.NodeProto:
-        arguments = _Arguments(is_indifferent(call.namespace, call.name))
-        positional = changed(list(call.positional), arguments.written)
-        named = {name: changed(each, arguments.written) for name, each in call.named.items()}
-        operands = arguments.operands
+        operands: list[Operand] = []
+        numbers: list[float] = []
+        indifferent = is_indifferent(call.namespace, call.name)
+
+        def written(each: Any) -> Any:
+            if isinstance(each, Operand):
+                operands.append(each)
+                return {"t": len(operands) - 1}
+            if isinstance(each, float) and indifferent and not is_special(each):
+                numbers.append(each)
+                return {"s": len(numbers) - 1}
+            return each
+
+        positional = changed(list(call.positional), written)
+        named = {name: changed(each, written) for name, each in call.named.items()}
         inputs = [operand.value for operand in operands]
-        aliases = tuple(self._aliases(call, inputs))
-        shared = aliases if any(source >= 0 for source in aliases) else ()
-        written = Call(
-            call.namespace, call.operator, (positional, named), self._ports(operands), shared
-        )
-        node = written.node([*inputs, *self._numbers(arguments.numbers)], call.outputs)
-        self._note(node, call)
-        return node
-
-    def _note(self, node: onnx.NodeProto, call: IssuedCall) -> None:
-        training = self._listing.training and call.phase == FORWARD
-        if training and any(map(self._large, filter(None, call.outputs))):
-            node.attribute.append(helper.make_attribute("training", 1))
-        node.metadata_props.add(key=PHASE, value=call.phase)
-        if call.freed:
-            node.metadata_props.add(key=FREED, value=json.dumps(call.freed))
-
-    def _large(self, name: str) -> bool:
-        return self._listing.types[name].size_bytes >= _LARGE_BYTES
-
-    def _numbers(self, numbers: Sequence[float]) -> list[str]:
-        if not numbers:
-            return []
-        name = f"numbers{len(self.numbers)}"
-        self.numbers.append(helper.make_tensor(name, TensorProto.DOUBLE, [len(numbers)], numbers))
-        return [name]
-
-    def _aliases(self, call: IssuedCall, inputs: Sequence[str]) -> Iterator[int]:
         storages = [self._roots.get(name, name) for name in inputs]
+        aliases = []
         for output in call.outputs:
             source = call.shared.get(output) if output else None
             root = None if source is None else self._roots.get(source, source)
-            yield storages.index(root) if root in storages else -1
+            aliases.append(storages.index(root) if root in storages else -1)
+        shared = tuple(aliases) if any(number >= 0 for number in aliases) else ()
+        ports = self._ports(operands, storages)
+        made = Call(call.namespace, call.operator, (positional, named), ports, shared)
+        if numbers:
+            name = f"numbers{len(self.numbers)}"
+            inputs.append(name)
+            tensor = helper.make_tensor(name, TensorProto.DOUBLE, [len(numbers)], numbers)
+            self.numbers.append(tensor)
+        node = made.node(inputs, call.outputs)
+        if self._listing.training and call.phase == FORWARD:
+            sizes_bytes = (self._listing.types[name].size_bytes for name in call.outputs if name)
+            if any(size_bytes >= _LARGE_BYTES for size_bytes in sizes_bytes):
+                node.attribute.append(helper.make_attribute("training", 1))
+        node.metadata_props.add(key=PHASE, value=call.phase)
+        if call.freed:
+            node.metadata_props.add(key=FREED, value=json.dumps(call.freed))
+        return node
 
-    def _ports(self, operands: Sequence[Operand]) -> tuple[Port, ...]:
+    def _ports(self, operands: Sequence[Operand], storages: Sequence[str]) -> tuple[Port, ...]:
         """The view of each tensor; empty where all are contiguous with storages of their own."""
-        storages = [self._roots.get(operand.value, operand.value) for operand in operands]
         numbers = {storage: at for at, storage in enumerate(dict.fromkeys(storages))}
         values = {(storage, o.value) for storage, o in zip(storages, operands, strict=True)}
         types = self._listing.types
@@ -387,7 +359,10 @@ def settle(listing: CallListing) -> None:
     later; values that only CUDA has are freed after the last call that reads them. A storage stays
     if it has a result of the step, or if the recording never frees it.
     """
-    freed, last, roots = _freed(listing), _last_uses(listing), listing.roots()
+    freed, last, roots = dict[str, int](), dict[str, int](), listing.roots()
+    for at, call in enumerate(listing.calls):
+        freed |= dict.fromkeys(call.freed, at)
+        last |= dict.fromkeys((*call.outputs, *(operand.value for operand in call.operands)), at)
     values: dict[str, list[str]] = defaultdict(list)
     for name, root in roots.items():
         values[root].append(name)
@@ -400,15 +375,3 @@ def settle(listing: CallListing) -> None:
     listing.calls = [
         replace(call, freed=tuple(by_call.get(at, ()))) for at, call in enumerate(listing.calls)
     ]
-
-
-def _freed(listing: CallListing) -> Mapping[str, int]:
-    return {name: at for at, call in enumerate(listing.calls) for name in call.freed}
-
-
-def _last_uses(listing: CallListing) -> Mapping[str, int]:
-    uses: dict[str, int] = {}
-    for at, call in enumerate(listing.calls):
-        for name in (*call.outputs, *(operand.value for operand in call.operands)):
-            uses[name] = at
-    return uses

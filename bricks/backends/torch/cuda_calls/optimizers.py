@@ -10,13 +10,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from bricks.backends.torch.cuda_calls.listing import IssuedCall, Operand
+from bricks.backends.torch.cuda_calls.listing import CallListing, IssuedCall, Operand
 from bricks.graph.call import OPTIMIZER
-
-if TYPE_CHECKING:
-    from bricks.backends.torch.cuda_calls.listing import CallListing
 
 Turn = tuple[IssuedCall, ...]
 
@@ -104,11 +101,8 @@ def _sort(listing: CallListing, turn: Turn) -> tuple[Any, ...]:
         for each in (*call.positional, *call.named.values())
         if not isinstance(each, Operand)
     )
-    return tuple(call.operator for call in turn), numbers, _dtype(listing, turn)
-
-
-def _dtype(listing: CallListing, turn: Turn) -> str:
-    return listing.types[turn[-1].operands[0].value].dtype
+    dtype = listing.types[turn[-1].operands[0].value].dtype
+    return tuple(call.operator for call in turn), numbers, dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,29 +114,26 @@ class _Lists:
     turns: Sequence[Turn]
 
     def calls(self) -> list[IssuedCall]:
-        columns = list(zip(*self.turns, strict=True))
-        made = [
-            call for number, column in enumerate(columns) for call in self._column(number, column)
-        ]
+        made: list[IssuedCall] = []
+        for number, column in enumerate(zip(*self.turns, strict=True)):
+            first = column[0]
+            is_step = number == 0 and first.operator == "add_.Tensor"
+            if first.operator == "_local_scalar_dense":
+                made += [replace(call, freed=()) for call in column * self.loop.reads]
+            elif is_step and not isinstance(first.positional[1], Operand):
+                made += self._steps(column)
+            else:
+                made.append(self._list(column))
         last = {
             name: at
             for at, call in enumerate(made)
             for name in (*(operand.value for operand in call.operands), *call.outputs)
         }
         by_call: dict[int, list[str]] = {}
-        for name in sorted(self._freed()):
+        freed = {name for turn in self.turns for call in turn for name in call.freed}
+        for name in sorted(freed):
             by_call.setdefault(last.get(name, len(made) - 1), []).append(name)
         return [replace(call, freed=tuple(by_call.get(at, ()))) for at, call in enumerate(made)]
-
-    def _column(self, number: int, column: Turn) -> Iterator[IssuedCall]:
-        """The calls for the calls at one position of all turns."""
-        first = column[0]
-        if first.operator == "_local_scalar_dense":
-            yield from (replace(call, freed=()) for call in column * self.loop.reads)
-        elif number == 0 and _is_step(first):
-            yield from self._steps(column)
-        else:
-            yield self._list(column)
 
     def _steps(self, column: Turn) -> Iterator[IssuedCall]:
         """Calls that count a step: its numbers are on the processor, and one is added to all."""
@@ -164,7 +155,13 @@ class _Lists:
         if "value" in named:
             arguments.append(named.pop("value"))
         name = _LISTS[first.operator]
-        overload = self._overload(name, arguments)
+        overload = "List"
+        if name == "_foreach_sqrt":
+            overload = ""
+        elif name in ("_foreach_div_", "_foreach_addcdiv_"):
+            overload = self.loop.quotient
+        elif not isinstance(arguments[-1], list) or name == "_foreach_addcmul_":
+            overload = "Scalar"
         if overload == "ScalarList":
             arguments[-1] = [arguments[-1]] * len(column)
         operator = f"{name}.{overload}" if overload else name
@@ -173,17 +170,6 @@ class _Lists:
         outputs = tuple(call.outputs[0] for call in column)
         return IssuedCall(operator, arguments, outputs, named, phase=OPTIMIZER)
 
-    def _overload(self, name: str, arguments: Sequence[Any]) -> str:
-        if name == "_foreach_sqrt":
-            return ""
-        if name in ("_foreach_div_", "_foreach_addcdiv_"):
-            return self.loop.quotient
-        return (
-            "Scalar"
-            if not isinstance(arguments[-1], list) or name == "_foreach_addcmul_"
-            else "List"
-        )
-
     def _in_place(
         self, operator: str, arguments: list[Any], named: Mapping[str, Any], column: Turn
     ) -> IssuedCall:
@@ -191,10 +177,3 @@ class _Lists:
         made = tuple(call.outputs[0] for call in column)
         shared = {name: call.positional[0].value for name, call in zip(made, column, strict=True)}
         return IssuedCall(operator, arguments, ("", *made), named, shared, OPTIMIZER)
-
-    def _freed(self) -> set[str]:
-        return {name for turn in self.turns for call in turn for name in call.freed}
-
-
-def _is_step(call: IssuedCall) -> bool:
-    return call.operator == "add_.Tensor" and not isinstance(call.positional[1], Operand)

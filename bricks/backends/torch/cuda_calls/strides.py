@@ -17,6 +17,13 @@ from bricks.graph.program import contiguous
 
 Strides = tuple[int, ...]
 
+_CONTIGUOUS = {"memory_format": {"format": "contiguous_format"}}
+# Operators, without overloads and underscores around them, whose results have their input's layout.
+_ELEMENTWISE = frozenset({
+    "add", "sub", "mul", "div", "relu", "gelu", "silu", "tanh", "sigmoid", "neg", "native_dropout",
+    "native_dropout_backward", "to_copy", "empty_like", "ones_like", "zeros_like", "bernoulli",
+})  # fmt: skip
+
 
 def reordered(strides: Sequence[int], first: int, second: int) -> Strides:
     """Strides with two dimensions exchanged."""
@@ -81,10 +88,6 @@ def _transposed(shape: Sequence[int], strides: Sequence[int], of: Sequence[Any])
     return reordered(strides, first, second)
 
 
-def _permuted(shape: Sequence[int], strides: Sequence[int], of: Sequence[Any]) -> Strides:
-    return tuple(strides[dim] for dim in of[0])
-
-
 def _unsqueezed(shape: Sequence[int], strides: Sequence[int], of: Sequence[Any]) -> Strides:
     dim = of[0] % (len(shape) + 1)
     new = shape[dim] * strides[dim] if dim < len(shape) else 1
@@ -112,21 +115,14 @@ def _same(shape: Sequence[int], strides: Sequence[int], of: Sequence[Any]) -> St
 # Operators whose results are views of their first tensor, without overloads; then their arguments.
 VIEWS: Mapping[str, _View] = {
     "transpose": _transposed, "t": lambda shape, strides, of: tuple(reversed(strides)),
-    "permute": _permuted, "unsqueeze": _unsqueezed, "squeeze": _squeezed, "select": _without,
-    "slice": _sliced, "split": _same, "split_with_sizes": _same, "chunk": _same,
+    "permute": lambda shape, strides, of: tuple(strides[dim] for dim in of[0]),
+    "unsqueeze": _unsqueezed, "squeeze": _squeezed, "select": _without, "slice": _sliced,
+    "split": _same, "split_with_sizes": _same, "chunk": _same,
     "unbind": _without, "detach": _same, "alias": _same,
     "expand": lambda shape, strides, of: expanded(shape, strides, of[0]),
     "view": lambda shape, strides, of: viewed(shape, strides, of[0]),
     "_unsafe_view": lambda shape, strides, of: viewed(shape, strides, of[0]),
 }  # fmt: skip
-
-
-_CONTIGUOUS = {"memory_format": {"format": "contiguous_format"}}
-# Operators, without overloads and underscores around them, whose results have their input's layout.
-_ELEMENTWISE = frozenset({
-    "add", "sub", "mul", "div", "relu", "gelu", "silu", "tanh", "sigmoid", "neg", "native_dropout",
-    "native_dropout_backward", "to_copy", "empty_like", "ones_like", "zeros_like", "bernoulli",
-})  # fmt: skip
 
 
 def relayout(listing: CallListing, strides: Mapping[str, Strides]) -> None:
@@ -154,7 +150,7 @@ class _SettledLayouts:
             elif (
                 (call.operator == "clone" and dict(call.named) == _CONTIGUOUS)
                 and following is not None
-                and _reads(following, call.outputs[0])
+                and following.reads(call.outputs[0])
             ):
                 others, used = self._copy(changed, following)
                 calls += others
@@ -193,27 +189,20 @@ class _SettledLayouts:
         shape = self.listing.types[first.value].shape
         if call.name in VIEWS:
             strides = VIEWS[call.name](shape, first.strides, call.positional[1:])
-            if strides is None:
-                return self._copied(call, first, shape)
+            if strides is None:  # a reshape that no view can have: a copy, then a view
+                copy = self.listing.new("clone", self.listing.types[first.value].dtype, shape)
+                cloned = replace(
+                    call, operator="clone", positional=[first], named=dict(_CONTIGUOUS),
+                    outputs=(copy,), shared={}, freed=(),
+                )  # fmt: skip
+                output = call.outputs[0]
+                self.strides[output] = contiguous(self.listing.types[output].shape)
+                read = [Operand(copy, 0, contiguous(shape)), *call.positional[1:]]
+                shared = {output: copy}
+                view = replace(call, operator="_unsafe_view", positional=read, shared=shared)
+                return [cloned, view]
             self.strides.update({output: strides for output in call.outputs})
         elif call.name.strip("_") in _ELEMENTWISE:
             equal = [name for name in call.outputs if self.listing.types[name].shape == shape]
             self.strides.update({output: first.strides for output in equal})
         return [call]
-
-    def _copied(self, call: IssuedCall, source: Operand, shape: Sequence[int]) -> list[IssuedCall]:
-        """A reshape of a tensor that no view can have: a copy, then a view."""
-        copy = self.listing.new("clone", self.listing.types[source.value].dtype, shape)
-        cloned = replace(
-            call, operator="clone", positional=[source], named=dict(_CONTIGUOUS),
-            outputs=(copy,), shared={}, freed=(),
-        )  # fmt: skip
-        output = call.outputs[0]
-        self.strides[output] = contiguous(self.listing.types[output].shape)
-        arguments = [Operand(copy, 0, contiguous(shape)), *call.positional[1:]]
-        view = replace(call, operator="_unsafe_view", positional=arguments, shared={output: copy})
-        return [cloned, view]
-
-
-def _reads(call: IssuedCall, value: str) -> bool:
-    return any(operand.value == value for operand in call.operands)

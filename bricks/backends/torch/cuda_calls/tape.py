@@ -65,7 +65,7 @@ class Tape:
     ) -> Operand:
         """A call whose first result has this shape; ``others`` are names of further results."""
         outputs = (self.new(operator, shape, dtype), *others)
-        self._issue(
+        self.listing.calls.append(
             IssuedCall(
                 operator, list(arguments), outputs, named or {}, phase=FORWARD, namespace=namespace
             )
@@ -76,9 +76,6 @@ class Tape:
     def new(self, operator: str, shape: Sequence[int], dtype: str = DTYPE) -> str:
         """The name of a further result of a call."""
         return self.listing.new(operator.partition(".")[0], dtype, shape)
-
-    def _issue(self, call: IssuedCall) -> None:
-        self.listing.calls.append(call)
 
     def each(self, operator: str, *arguments: Any, **named: Any) -> Operand:
         """A call that makes an element of each element of its operands."""
@@ -130,7 +127,9 @@ class Tape:
         names = [self.new("split", shape) for _ in range(2)]
         shared = dict.fromkeys(names, of.value)
         arguments = [of, width // 2, -1]
-        self._issue(IssuedCall("split.Tensor", arguments, (*names,), shared=shared, phase=FORWARD))
+        self.listing.calls.append(
+            IssuedCall("split.Tensor", arguments, (*names,), shared=shared, phase=FORWARD)
+        )
         first, second = (
             Operand(name, of.offset + at * width // 2 * of.strides[-1], of.strides)
             for at, name in enumerate(names)
@@ -163,10 +162,9 @@ class Tape:
         offset: int | None = None,
         namespace: str = ATEN,
     ) -> Operand:
-        """A call whose result has the memory of its first operand."""
         output = self.new(operator, shape, self.listing.types[of.value].dtype)
         shared = {output: of.value}
-        self._issue(
+        self.listing.calls.append(
             IssuedCall(
                 operator, [of, *arguments], (output,), shared=shared, phase=FORWARD,
                 namespace=namespace,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+
+import onnx
 
 from bricks.backends.programs import TranslatedProgram
 from bricks.backends.torch.cuda_calls.attention import fuse_attention
@@ -16,33 +17,38 @@ from bricks.backends.torch.cuda_calls.layers import (
     size_bags,
     use_cudnn,
 )
-from bricks.backends.torch.cuda_calls.listing import CallListing, listing_of, settle, write
+from bricks.backends.torch.cuda_calls.listing import (
+    CallListing,
+    IssuedCall,
+    listing_of,
+    settle,
+    write,
+)
 from bricks.backends.torch.cuda_calls.optimizers import update_lists
 from bricks.graph.call import INFERENCE
 from bricks.graph.host_calls import note_host_calls
 from bricks.graph.program import origin_of
 
-if TYPE_CHECKING:
-    import onnx
-
-    from bricks.backends.torch.cuda_calls.listing import IssuedCall
-
 _CPU, _GPU = {"device": "cpu"}, {"device": "cuda"}
+
+# Operators of processors alone, for which there is no rule.
+_PROCESSOR_ONLY: Mapping[str, str] = {
+    "mkldnn_rnn_layer": "a recurrent layer, which cuDNN runs on a GPU",
+    "mkldnn_rnn_layer_backward": "a recurrent layer, which cuDNN runs on a GPU",
+    "unsafe_split.Tensor": "a cell of a recurrent layer, which cuDNN runs on a GPU",
+    "_scaled_dot_product_flash_attention_for_cpu": "attention that no fused kernel takes on a GPU",
+}
 
 
 def put_on_gpu(listing: CallListing) -> int:
     """Let calls create their tensors on the GPU; return the number of calls."""
-    return listing.rewrite(_on_gpu)
 
+    def on_gpu(call: IssuedCall) -> list[IssuedCall] | None:
+        if _CPU not in [*call.positional, *call.named.values()]:
+            return None
+        return [call.with_arguments(lambda each: dict(_GPU) if each == _CPU else each)]
 
-def _on_gpu(call: IssuedCall) -> list[IssuedCall] | None:
-    if _CPU not in [*call.positional, *call.named.values()]:
-        return None
-
-    def moved(each: Any) -> Any:
-        return dict(_GPU) if each == _CPU else each
-
-    return [call.with_arguments(moved)]
+    return listing.rewrite(on_gpu)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +103,6 @@ RULES: tuple[TranslationRule, ...] = (
 )
 
 
-# Operators of processors alone, for which there is no rule.
-_PROCESSOR_ONLY: Mapping[str, str] = {
-    "mkldnn_rnn_layer": "a recurrent layer, which cuDNN runs on a GPU",
-    "mkldnn_rnn_layer_backward": "a recurrent layer, which cuDNN runs on a GPU",
-    "unsafe_split.Tensor": "a cell of a recurrent layer, which cuDNN runs on a GPU",
-    "_scaled_dot_product_flash_attention_for_cpu": "attention that no fused kernel takes on a GPU",
-}
-
-
 def translated(proto: onnx.ModelProto) -> TranslatedProgram:
     """Translate a program recorded on the processor into the calls that CUDA makes.
 
@@ -118,11 +115,10 @@ def translated(proto: onnx.ModelProto) -> TranslatedProgram:
     notes = [f"{rule.title}: {count} calls" for rule, count in counts if count]
     program = write(listing, proto)
     note_host_calls(program)
-    return TranslatedProgram(program, tuple(notes), tuple(_untranslated(listing)))
-
-
-def _untranslated(listing: CallListing) -> Iterator[str]:
     operators = Counter(call.operator for call in listing.calls)
-    for operator, meaning in _PROCESSOR_ONLY.items():
-        if count := operators[operator]:
-            yield f"{count} call{'' if count == 1 else 's'} of {operator} ({meaning})"
+    untranslated = tuple(
+        f"{count} call{'' if count == 1 else 's'} of {operator} ({meaning})"
+        for operator, meaning in _PROCESSOR_ONLY.items()
+        if (count := operators[operator])
+    )
+    return TranslatedProgram(program, tuple(notes), untranslated)

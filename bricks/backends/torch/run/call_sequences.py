@@ -27,10 +27,6 @@ _LAYERS, _ROWS, _WIDTH, REFERENCE = 16, 32, 128, "r2-layers"
 CHAIN = 32
 
 
-def _convolution(x: Tensors, a: Attributes) -> torch.Tensor:
-    return functional.conv2d(x[0], x[1], padding=a["pads"][0], groups=a.get("group", 1))
-
-
 OPERATORS: Mapping[str, Operator] = {
     "MatMul": lambda x, a: torch.mm(*x),
     "Relu": lambda x, a: torch.relu(*x),
@@ -44,7 +40,9 @@ OPERATORS: Mapping[str, Operator] = {
     "GlobalAveragePool": lambda x, a: torch.mean(x[0], (2, 3), keepdim=True),
     "MaxPool": lambda x, a: functional.max_pool2d(x[0], a["kernel_shape"], a["strides"]),
     "AveragePool": lambda x, a: functional.avg_pool2d(x[0], a["kernel_shape"], a["strides"]),
-    "Conv": _convolution,
+    "Conv": lambda x, a: functional.conv2d(
+        x[0], x[1], padding=a["pads"][0], groups=a.get("group", 1)
+    ),
 }
 _PRODUCT, _RELU = OPERATORS["MatMul"], OPERATORS["Relu"]
 

@@ -23,8 +23,9 @@ from concurrent.futures import Future
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import onnx
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -37,9 +38,6 @@ from bricks.errors import BackendError
 from bricks.graph.form import DOMAIN
 from bricks.graph.program import ALL_BYTES, REPLICATED, call_of
 from bricks.units.sample import Sample
-
-if TYPE_CHECKING:
-    import onnx
 
 _ITEM_BYTES = 4  # gradients are float32
 
@@ -57,9 +55,16 @@ _SWITCH_S = 1e-4
 # completed only there.
 _COMPLETED_IN_WAIT = ("reduce_scatter",)
 
+# Steps before the first timed one: DDP rebuilds its buckets after the first.
+_WARM_UP = 3
+
+# The elements written after each gradient: more than the caches of a core.
+_EVICTING = 4 * ALL_BYTES // 4
+# Latencies are positive.
+_LEAST_S = 1e-9
+
 
 def _waited(work: Any) -> Future[None]:
-    """Wait for the ``work`` of a collective in a thread."""
     ended: Future[None] = Future()
     switch_s = sys.getswitchinterval()
 
@@ -208,10 +213,6 @@ class TorchCollectives:
         return begins[name]
 
 
-# Steps before the first timed one: DDP rebuilds its buckets after the first.
-_WARM_UP = 3
-
-
 class TorchDistributedStep:
     """A program in this rank, ``synchronised`` with the other ranks or isolated.
 
@@ -268,7 +269,6 @@ class TorchDistributedStep:
         self._step()
 
     def _step(self) -> None:
-        """Run one step of the program, or accumulate the gradients of several batches."""
         program = self._program
         if self._accumulation == 1:
             program.step()
@@ -281,14 +281,6 @@ class TorchDistributedStep:
             with nullcontext() if last or wrapped is None else wrapped.no_sync():
                 program.loss(program.called(*program.inputs)).backward()
         program.optimizer.step()
-
-
-# The elements written after each gradient: more than the caches of a core.
-_EVICTING = 4 * ALL_BYTES // 4
-# Steps until DDP has rebuilt its buckets.
-_FIRST = 3
-# Latencies are positive.
-_LEAST_S = 1e-9
 
 
 class _Evicting(torch.autograd.Function):
@@ -328,7 +320,7 @@ class ReplicatedSteps(OwnMemory):
         module = _Chain(gradients, elements)
         self._isolated: nn.Module = module
         self._replicated: nn.Module = DistributedDataParallel(copy.deepcopy(module))
-        for _ in range(_FIRST):
+        for _ in range(_WARM_UP):
             self._step_s(self._replicated)
 
     def sample(self) -> Sample:

@@ -28,6 +28,26 @@ from bricks.backends.torch.run.training import copy_batch, seed_generators
 from bricks.backends.training_checks import GradientDeviation, GradientDeviations
 from bricks.errors import BackendError
 
+# The step of a central difference, relative to the magnitude of a tensor's elements. The cube root
+# of the precision of doubles would be 6e-6; a smaller step crosses fewer kinks of functions such as
+# ReLU.
+_STEP = 1e-6
+
+# Random directions for each parameter, in addition to the gradient.
+RANDOM_DIRECTIONS = 2
+
+# Step widths relative to a parameter's root mean square: first the cube root of the precision,
+# where the errors of truncation (h²) and rounding (precision / h) are about equal. Kinks such as
+# those of ReLU add an error that shrinks with h: smaller steps are for losses with many kinks.
+_STEPS = (6e-6, 6e-7, 6e-8)
+# With a deviation below this, no smaller step is needed.
+_CLOSE = 1e-5
+# The least size of a parameter: biases are zero at first.
+_MIN_SIZE = 1e-2
+
+# Losses are sums of many terms: the number of roundings that may err in one direction.
+_ROUNDINGS = 100
+
 
 def to_float64(program: Program) -> None:
     """Convert module, inputs and targets to float64 in place, since the loss may refer to them."""
@@ -57,12 +77,6 @@ def slope(
     below = float(value())
     tensor.copy_(original)
     return (above - below) / (2 * h)
-
-
-# The step of a central difference, relative to the magnitude of a tensor's elements. The cube root
-# of the precision of doubles would be 6e-6; a smaller step crosses fewer kinks of functions such as
-# ReLU.
-_STEP = 1e-6
 
 
 class ProgramInDouble:
@@ -156,7 +170,6 @@ class ProgramInDouble:
         return replace(program, compiled=None)
 
     def _stepped(self, program: Program) -> tuple[dict[str, np.ndarray], bool]:
-        """Return results by name, and whether the step drew random numbers."""
         with self._step_of(program):
             before = torch.get_rng_state()
             result = program.step()
@@ -185,22 +198,6 @@ def _direction(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor
     return drawn * (magnitude if magnitude > 0 and math.isfinite(magnitude) else 1.0)
 
 
-# Random directions for each parameter, in addition to the gradient.
-RANDOM_DIRECTIONS = 2
-
-# Step widths relative to a parameter's root mean square: first the cube root of the precision,
-# where the errors of truncation (h²) and rounding (precision / h) are about equal. Kinks such as
-# those of ReLU add an error that shrinks with h: smaller steps are for losses with many kinks.
-_STEPS = (6e-6, 6e-7, 6e-8)
-# With a deviation below this, no smaller step is needed.
-_CLOSE = 1e-5
-# The least size of a parameter: biases are zero at first.
-_MIN_SIZE = 1e-2
-
-# Losses are sums of many terms: the number of roundings that may err in one direction.
-_ROUNDINGS = 100
-
-
 def gradients(program: Program, seed: int) -> GradientDeviations:
     """Compare the gradient of each parameter with finite differences.
 
@@ -226,34 +223,20 @@ def gradients(program: Program, seed: int) -> GradientDeviations:
         if float(seeded_loss()) != base:
             reason = "two losses of the same batch and seed differ"
             return GradientDeviations(reason=reason)
-        deviations = tuple(
-            _compared(seeded_loss, base, name, parameter, seed)
-            for name, parameter in program.module.named_parameters()
-            if parameter.requires_grad
-        )
-    return GradientDeviations(deviations)
-
-
-def _compared(
-    loss: Callable[[], torch.Tensor],
-    base: float,
-    name: str,
-    parameter: torch.nn.Parameter,
-    seed: int,
-) -> GradientDeviation:
-    gradient = parameter.grad
-    if gradient is None:
-        gradient = torch.zeros_like(parameter)
-    along = [
-        _along(loss, base, parameter, gradient, direction)
-        for direction in _directions(gradient, seed)
-    ]
-    compared = [each for each in along if each is not None]
-    return GradientDeviation(
-        name,
-        deviation=max((deviation for deviation, _ in compared), default=None),
-        resolution=max((resolution for _, resolution in compared), default=None),
-    )
+        deviations = []
+        for name, parameter in program.module.named_parameters():
+            if not parameter.requires_grad:
+                continue
+            gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            along = [
+                _along(seeded_loss, base, parameter, gradient, direction)
+                for direction in _directions(gradient, seed)
+            ]
+            compared = [each for each in along if each is not None]
+            deviation = max((deviation for deviation, _ in compared), default=None)
+            resolution = max((resolution for _, resolution in compared), default=None)
+            deviations.append(GradientDeviation(name, deviation, resolution))
+    return GradientDeviations(tuple(deviations))
 
 
 def _along(

@@ -11,14 +11,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
 import torch
 from onnx import helper
 
-from bricks.backends.base import OwnMemory
+from bricks.backends.base import Binding, BoundModel, OwnMemory
 from bricks.backends.instruments import ROW_BYTES, Instruments
 from bricks.backends.torch.device import PROCESSOR, Device
 from bricks.backends.torch.record import WARM_UP, record
@@ -34,9 +33,6 @@ from bricks.graph.program import FREED, PHASE, evicted_share, touched_bytes
 from bricks.graph.types import TensorType
 from bricks.graph.view import graph_of
 from bricks.units.sample import Sample
-
-if TYPE_CHECKING:
-    from bricks.backends.base import Binding, BoundModel
 
 # The domain of the models that represent phases of these programs: see ``measure/sampling_task``.
 DOMAIN = "org.pytorch.probe"
@@ -140,12 +136,10 @@ class ProbeModel:
         values = dict(self._weights)
         for (name, type_), offset in zip(self._inputs.items(), binding.inputs, strict=True):
             assert isinstance(type_, TensorType)
-            values[name] = _input(type_, offset, region)
+            size = type_.size_bytes
+            if offset is None or offset + size > len(region):
+                values[name] = torch.full(type_.shape, 0.5)
+            else:
+                own = region[offset : offset + size].view(np.float32)
+                values[name] = torch.from_numpy(own).view(type_.shape)
         return CallSequence(self._calls, values)
-
-
-def _input(type_: TensorType, offset: int | None, region: np.ndarray) -> torch.Tensor:
-    size = type_.size_bytes
-    if offset is None or offset + size > len(region):
-        return torch.full(type_.shape, 0.5)
-    return torch.from_numpy(region[offset : offset + size].view(np.float32)).view(type_.shape)

@@ -10,14 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import cycle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+import onnx
 import torch
 from torch.utils._pytree import tree_leaves
 
 from bricks.backends.base import Binding, RotatingInputs
+from bricks.backends.input_values import Turns
+from bricks.backends.torch.call_data import TensorRecipes
 from bricks.backends.torch.calls import ReplayedCall, storage_key
-from bricks.backends.torch.device import PROCESSOR, Device
+from bricks.backends.torch.device import PROCESSOR, Device, TensorHandles
+from bricks.backends.torch.entry import Program
 from bricks.backends.torch.recomputation import Recomputation
 from bricks.backends.torch.record import CallRecorder
 from bricks.backends.torch.recorded_values import program_tensors
@@ -31,21 +36,10 @@ from bricks.backends.torch.synthetic_tensors import (
 from bricks.errors import BackendError
 from bricks.graph.model_metadata import without_sketches
 from bricks.graph.program import call_of
+from bricks.graph.sketch import Sketch
 from bricks.operators.registry import returns_to_host
 from bricks.reading.digest import digest
 from bricks.units.sample import Sample
-
-if TYPE_CHECKING:
-    import numpy as np
-    import onnx
-
-    from bricks.backends.input_values import Turns
-    from bricks.backends.torch.call_data import TensorRecipes
-    from bricks.backends.torch.entry import Program
-    from bricks.graph.sketch import Sketch
-
-# The tensors that calls pass to each other, by handle.
-TensorHandles = dict[int, torch.Tensor]
 
 
 def replayed(node: onnx.NodeProto) -> ReplayedCall:
@@ -105,11 +99,6 @@ class BoundCalls(RotatingInputs):
         self._outputs = _handles(loaded.outputs, binding.outputs)
         self._next()
 
-    def _fits(self, name: str, tensor: torch.Tensor) -> bool:
-        if tensor.shape != self._own[name].shape:
-            return False
-        return bool(tensor.untyped_storage().nbytes() >= self._needs.get(name, 0))
-
     def rotation(self, turns: Turns) -> Callable[[], None] | None:
         """What writes the next values to the tensors that decide the time of the calls."""
         return self._next if self._loaded.turns else None
@@ -123,7 +112,9 @@ class BoundCalls(RotatingInputs):
         values, handles = dict(self._own), self._loaded.handles
         for name, handle in self._inputs:
             tensor = handles.get(handle)
-            if tensor is not None and self._fits(name, tensor):
+            if tensor is None or tensor.shape != self._own[name].shape:
+                continue
+            if tensor.untyped_storage().nbytes() >= self._needs.get(name, 0):
                 values[name] = tensor
         if self._loaded.waits:
             self._loaded.device.synchronise()
@@ -213,7 +204,6 @@ def array(tensor: torch.Tensor) -> np.ndarray:
 
 
 def _results(program: Program, result: Any) -> Sequence[torch.Tensor]:
-    """Return the result of a step, gradients, and the tensors that live between steps."""
     gradients = [p.grad for p in program.module.parameters() if p.grad is not None]
     return [*tensor_leaves(result), *gradients, *_living(program)]
 

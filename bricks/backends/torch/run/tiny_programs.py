@@ -27,6 +27,13 @@ FEW, MANY, WIDE = "few", "many", "wide"
 _BLOCKS, _WIDTH, _BATCH = 6, 8, 2
 _WIDE_LAYERS, _WIDE_WIDTH = 3, 512
 
+# Steps before the timed one, which so begins with its own code in the caches.
+_SETTLE = 1
+
+# Rounds before the first that counts, so that medians are of several; and attempts at a round
+# without noise.
+_BEFORE, _ATTEMPTS = 4, 20
+
 
 class _Block(nn.Module):
     """The layers of which most programs consist: products, convolutions, norms, sums."""
@@ -72,10 +79,6 @@ def tiny_program(which: str, *, training: bool) -> Program:
     return Program(
         "probe", module, inputs, lambda y: functional.cross_entropy(y, labels), optimizer
     )
-
-
-# Steps before the timed one, which so begins with its own code in the caches.
-_SETTLE = 1
 
 
 class TimedCall(Protocol):
@@ -138,37 +141,10 @@ class TinySteps:
         return taken_ns
 
 
-# Rounds before the first that counts, so that medians are of several; and attempts at a round
-# without noise.
-_BEFORE, _ATTEMPTS = 4, 20
-
-
-class TinyProgram(Protocol):
-    """Steps of a tiny program, and its calls one by one.
-
-    ``calls`` is the number of calls of each phase, ``displaced`` the sum of the shares of the
-    caches that they evict.
-    """
-
-    @property
-    def calls(self) -> Mapping[str, int]:
-        """Calls by phase."""
-
-    @property
-    def displaced(self) -> Mapping[str, float]:
-        """Shares by phase."""
-
-    def step_s(self) -> Mapping[str, float]:
-        """Time each phase of a real step in seconds, with its code in the caches."""
-
-    def calls_s(self) -> Mapping[str, float]:
-        """Time the calls of each phase one by one; seconds by phase."""
-
-
 class PhaseProbes:
     """Samples of the probes of all phases; programs take turns, so that drift affects all."""
 
-    def __init__(self, programs: Mapping[str, TinyProgram], training: bool) -> None:
+    def __init__(self, programs: Mapping[str, TinySteps], training: bool) -> None:
         self._programs, self._training = programs, training
         self._samples: dict[tuple[str, str, str], float] = {}
         self._overheads_s: dict[tuple[str, str], list[float]] = {}
@@ -182,19 +158,17 @@ class PhaseProbes:
         over a program; ``once`` is per phase.
         """
         if (phase, part, kind) not in self._samples:
-            self._samples |= self._quiet_round()
+            for _ in range(_ATTEMPTS):  # again while noise makes one of them negative
+                samples_s = self._round()
+                if min(samples_s.values()) > 0:
+                    break
+            else:
+                raise BackendError(
+                    "other processes disturb the steps of tiny programs so much that they tell"
+                    " nothing: measure again on a quiet host"
+                )
+            self._samples |= samples_s
         return self._samples.pop((phase, part, kind))
-
-    def _quiet_round(self) -> dict[tuple[str, str, str], float]:
-        """Take a sample of each probe, again while noise makes one of them negative."""
-        for _ in range(_ATTEMPTS):
-            samples_s = self._round()
-            if min(samples_s.values()) > 0:
-                return samples_s
-        raise BackendError(
-            "other processes disturb the steps of tiny programs so much that they tell nothing:"
-            " measure again on a quiet host"
-        )
 
     def _round(self) -> dict[tuple[str, str, str], float]:
         few, many, wide = (self._programs[name] for name in (FEW, MANY, WIDE))

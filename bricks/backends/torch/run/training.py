@@ -92,22 +92,18 @@ class ProgramTraining:
             started = time.perf_counter()
             loss = stepping.run()
             step_s.append(time.perf_counter() - started)
-            losses.append(self._finite(loss, len(losses)))
+            losses.append(float(loss.detach()))
+            if not math.isfinite(losses[-1]):
+                raise BackendError(
+                    f"{self._program.entry}: its loss is {losses[-1]} in step {len(losses)} of"
+                    f" epoch {len(self._history) + 1}: lower the learning rate"
+                )
         accuracy, evaluation_s = stepping.evaluate()
         epoch = TrainedEpoch(
             tuple(losses), tuple(step_s), tuple(loading_s), begin_s, accuracy, evaluation_s
         )
         self._history.append(epoch)
         return epoch
-
-    def _finite(self, loss: torch.Tensor, number: int) -> float:
-        value = float(loss.detach())
-        if not math.isfinite(value):
-            raise BackendError(
-                f"{self._program.entry}: its loss is {value} in step {number + 1} of epoch"
-                f" {len(self._history) + 1}: lower the learning rate"
-            )
-        return value
 
     def time_loading(self, batches: int, read_bytes: int) -> LoadingTimes:
         """Load batches without steps; see :class:`~bricks.backends.programs.Training`."""
@@ -142,13 +138,14 @@ class ProgramTraining:
         """Write one file of tensors and plain values, atomically."""
         program = self._program
         assert program.optimizer is not None
+        data: Any = program.data  # some can be continued
         state = {
             "format": _FORMAT,
             "identity": self.identity,
             "module": program.module.state_dict(),
             "optimizer": program.optimizer.state_dict(),
             "random": _random_state(program),
-            "data": _state_of_data(program),
+            "data": data.state_dict() if hasattr(data, "state_dict") else None,
             "history": json.dumps([asdict(epoch) for epoch in self._history]),
         }
         partial = path.with_name(f".{path.name}.{os.getpid()}")
@@ -188,7 +185,6 @@ class ProgramTraining:
 
 
 def _memory(size_bytes: int) -> torch.Tensor:
-    """Allocate memory and write to all of its pages."""
     return torch.ones(size_bytes // 4)
 
 
@@ -214,22 +210,17 @@ class _Stepping:
     def load_batch(self) -> tuple[bool, float]:
         """Copy the next batch, if the epoch has one; return whether it has, and the seconds."""
         started = time.perf_counter()
-        loaded = self._load_batch()
-        return loaded, time.perf_counter() - started
-
-    def _load_batch(self) -> bool:
         with users_errors(self._program.entry):
             batch = next(self._batches, None)
-        if batch is None:
-            if self._epoch and not self._number:
-                raise BackendError(
-                    f"{self._program.entry}: its data yield no batch in epoch {self._epoch}: give"
-                    " an iterable that begins anew, such as torch.utils.data.DataLoader"
-                )
-            return False
-        self._number += 1
-        copy_batch(self._program, batch, self._number, self._buffers)
-        return True
+        if batch is not None:
+            self._number += 1
+            copy_batch(self._program, batch, self._number, self._buffers)
+        elif self._epoch and not self._number:
+            raise BackendError(
+                f"{self._program.entry}: its data yield no batch in epoch {self._epoch}: give"
+                " an iterable that begins anew, such as torch.utils.data.DataLoader"
+            )
+        return batch is not None, time.perf_counter() - started
 
     def run(self) -> torch.Tensor:
         """Run a step; return its loss."""
@@ -271,22 +262,17 @@ def copy_batch(program: Program, batch: Any, number: int, buffers: Sequence[torc
                 or tensor.shape != buffer.shape
                 or tensor.dtype != buffer.dtype
             ):
-                raise _mismatch(program, number, position, buffer, tensor)
+                count = len(program.inputs)
+                name = f"input {position}" if position < count else f"target {position - count}"
+                content = f"a {type(tensor).__name__}"
+                if isinstance(tensor, torch.Tensor):
+                    content = f"{tuple(tensor.shape)} of {tensor.dtype}"
+                raise BackendError(
+                    f"{program.entry}: its batch {number} has {content} for {name}, which is"
+                    f" {tuple(buffer.shape)} of {buffer.dtype}: let all batches be alike"
+                    " (drop_last=True)"
+                )
             buffer.copy_(tensor)
-
-
-def _mismatch(
-    program: Program, number: int, position: int, buffer: torch.Tensor, tensor: Any
-) -> BackendError:
-    count = len(program.inputs)
-    name = f"input {position}" if position < count else f"target {position - count}"
-    content = f"a {type(tensor).__name__}"
-    if isinstance(tensor, torch.Tensor):
-        content = f"{tuple(tensor.shape)} of {tensor.dtype}"
-    return BackendError(
-        f"{program.entry}: its batch {number} has {content} for {name}, which is"
-        f" {tuple(buffer.shape)} of {buffer.dtype}: let all batches be alike (drop_last=True)"
-    )
 
 
 def seed_generators(seed: int) -> None:
@@ -340,7 +326,6 @@ def _identity(program: Program, folder: str, seed: int) -> str:
 
 
 def _generators(program: Program) -> dict[str, torch.Generator]:
-    """Return the random number generators of the data loader and its samplers, by owner."""
     data: Any = program.data
     inner = getattr(getattr(data, "batch_sampler", None), "sampler", None)
     owners = {"data": data, "sampler": getattr(data, "sampler", None), "inner sampler": inner}
@@ -368,9 +353,3 @@ def _set_random_state(program: Program, state: Mapping[str, Any]) -> None:
     random.setstate((version, tuple(values), gauss_next))
     for name, generator in _generators(program).items():
         generator.set_state(state["generators"][name])
-
-
-def _state_of_data(program: Program) -> Any:
-    """Return the state of data that can be continued; None for other data."""
-    data: Any = program.data
-    return data.state_dict() if hasattr(data, "state_dict") else None

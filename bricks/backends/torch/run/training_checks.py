@@ -34,6 +34,9 @@ Facts = dict[str, Any]
 # The entries of a group that are no options.
 _PARAMETERS = ("params", "param_names")
 
+# More items are not hashed: these take a minute.
+MAX_ITEMS = 2_000_000
+
 
 def trajectories(program: Program, steps: int) -> OptimizerTrajectories:
     """Return the points of each function after each step, for each group of distinct options.
@@ -50,7 +53,13 @@ def trajectories(program: Program, steps: int) -> OptimizerTrajectories:
         if options in seen:
             continue
         seen.append(options)
-        scale = scale_for(_learning_rate(optimizer, options))
+        rate = options.get("lr")
+        if not isinstance(rate, int | float):
+            raise BackendError(
+                f"its optimizer {type(optimizer).__name__} has no learning rate to scale functions"
+                " for: let each of its groups have the option lr, a number"
+            )
+        scale = scale_for(float(rate))
         for objective in OBJECTIVES:
             with users_errors(program.entry):
                 points = _points(optimizer, group, objective, scale, steps)
@@ -58,17 +67,6 @@ def trajectories(program: Program, steps: int) -> OptimizerTrajectories:
     kind = type(optimizer)
     bases = [c.__name__ for c in kind.__mro__ if f"{c.__module__}.".startswith("torch.optim.")]
     return OptimizerTrajectories(kind.__name__, tuple(bases), tuple(paths))
-
-
-def _learning_rate(optimizer: torch.optim.Optimizer, options: Facts) -> float:
-    """Return the option ``lr``, for which the functions are scaled."""
-    rate = options.get("lr")
-    if not isinstance(rate, int | float):
-        raise BackendError(
-            f"its optimizer {type(optimizer).__name__} has no learning rate to scale functions for:"
-            " let each of its groups have the option lr, a number"
-        )
-    return float(rate)
 
 
 def _points(
@@ -110,10 +108,6 @@ def plain_options(group: Mapping[str, Any]) -> Facts:
     return options
 
 
-# More items are not hashed: these take a minute.
-MAX_ITEMS = 2_000_000
-
-
 def item_orders(program: Program, epochs: int) -> ItemOrders:
     """Return the numbers of the items of each of ``epochs``; equal items have equal numbers.
 
@@ -146,7 +140,6 @@ def item_orders(program: Program, epochs: int) -> ItemOrders:
 
 
 def _item_digests(data: Any) -> list[bytes]:
-    """Return a digest of each item of a loader's data set; none unless items are tensors."""
     data_set: Any = getattr(data, "dataset", None)
     if not hasattr(data_set, "__getitem__") or not hasattr(data_set, "__len__"):
         return []
@@ -163,7 +156,6 @@ def _item_digests(data: Any) -> list[bytes]:
 
 
 def _row_digests(entry: str, batch: Any) -> list[bytes] | None:
-    """Return a digest of each row over all tensors of a batch; None unless lengths are equal."""
     tensors = list(batch) if isinstance(batch, tuple | list) else [batch]
     if not tensors or not all(isinstance(tensor, torch.Tensor) for tensor in tensors):
         raise BackendError(f"{entry}: its data yield no tuples of tensors")

@@ -12,8 +12,9 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import onnx
 import torch
 from torch.profiler import ProfilerActivity, profile
 
@@ -27,9 +28,6 @@ from bricks.errors import BackendError
 from bricks.graph.program import Origin, call_of, origin_of
 from bricks.units.sample import Sample
 from bricks.zoo import zoo_folder
-
-if TYPE_CHECKING:
-    import onnx
 
 # The runtime of recordings that name none.
 _UNNAMED = "torch"
@@ -169,7 +167,11 @@ class ProfiledSteps:
 
     def __init__(self, program: Program, nodes: Sequence[onnx.NodeProto]) -> None:
         self._program = program
-        self._calls = [(node.name, node.op_type, _title(node)) for node in nodes]
+        self._calls = []
+        for node in nodes:
+            call = call_of(node)
+            title = f"{call.namespace}::{call.operator.partition('.')[0]}"  # in the profiler
+            self._calls.append((node.name, node.op_type, title))
         self._runs: list[tuple[float, list[Any]]] = []
         with users_errors(program.entry):
             for _ in range(WARM_UP):
@@ -211,9 +213,3 @@ class ProfiledSteps:
                 )
             )
         return matched
-
-
-def _title(node: onnx.NodeProto) -> str:
-    """Return the name of a call's operator in the profiler."""
-    call = call_of(node)
-    return f"{call.namespace}::{call.operator.partition('.')[0]}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -160,18 +160,14 @@ def brick_call(key: str, brick: Brick) -> BrickCall | None:
 def _agreement(known: BrickCall, arguments: Sequence[TracedArgument]) -> _Agreement:
     if len(arguments) > len(known.arguments):
         return _Agreement.DIFFERENT
-    every = set(_agreements(known, arguments))
-    worst_first = (_Agreement.DIFFERENT, _Agreement.UNSIZED, _Agreement.UNSEEN)
-    return next((each for each in worst_first if each in every), _Agreement.SAME)
-
-
-def _agreements(known: BrickCall, arguments: Sequence[TracedArgument]) -> Iterator[_Agreement]:
-    """The agreement of each argument; those that an older version lacks must be defaults."""
+    every = set()
     for number, (parameter, argument) in enumerate(known.arguments):
         if number < len(arguments):
-            yield _argument(known, parameter, argument, arguments[number])
-        elif parameter.required or argument != parameter.default:
-            yield _Agreement.DIFFERENT
+            every.add(_argument(known, parameter, argument, arguments[number]))
+        elif parameter.required or argument != parameter.default:  # an older version lacks it
+            every.add(_Agreement.DIFFERENT)
+    worst_first = (_Agreement.DIFFERENT, _Agreement.UNSIZED, _Agreement.UNSEEN)
+    return next((each for each in worst_first if each in every), _Agreement.SAME)
 
 
 def _argument(
@@ -189,9 +185,10 @@ def _argument(
             return _Agreement.UNSIZED if numbers else _Agreement.UNSEEN
         shapes = tuple(known.types[i].shape for i in numbers)
         strides = tuple(known.strides(i) for i in numbers)
-        if traced.shape != shapes or not _strides_agree(shapes, strides, traced.strides):
+        if traced.shape != shapes or len(traced.strides) != len(strides):
             return _Agreement.DIFFERENT
-        return _Agreement.UNSEEN
+        equal = all(map(_strides_equal, shapes, strides, traced.strides))
+        return _Agreement.UNSEEN if equal else _Agreement.DIFFERENT
     if parameter.tensor:
         return _same(_is_tensor(known, argument, traced))
     if isinstance(argument, list) and traced.type == _NOTHING:
@@ -201,10 +198,6 @@ def _argument(
 
 def _same(equal: bool) -> _Agreement:
     return _Agreement.SAME if equal else _Agreement.DIFFERENT
-
-
-def _strides_agree(shapes: Sequence[Any], own: Sequence[Any], traced: Sequence[Any]) -> bool:
-    return len(traced) == len(own) and all(map(_strides_equal, shapes, own, traced))
 
 
 def _strides_equal(shape: Sequence[int], own: Sequence[int], traced: Sequence[int]) -> bool:
@@ -228,23 +221,20 @@ def _is_tensor(known: BrickCall, argument: Any, traced: TracedArgument) -> bool:
 
 
 def _is_number(argument: Any, traced: TracedArgument) -> bool:
-    """Whether a number, truth value, type, format, or list of these is the traced one."""
     if argument is None:
         return traced.type == _NOTHING
     if isinstance(argument, dict):
         return _is_special(argument, traced)
     if isinstance(argument, list):
-        return traced.type in (_NUMBERS, _LIST) and _is_list(argument, traced.value)
+        values = [value for value in traced.value.strip("[]").split(", ") if value]
+        return (
+            traced.type in (_NUMBERS, _LIST)
+            and len(values) == len(argument)
+            and all(
+                isinstance(a, dict) or _equal(a, v) for a, v in zip(argument, values, strict=True)
+            )
+        )
     return traced.type == _NUMBER and _equal(argument, traced.value)
-
-
-def _is_list(argument: Sequence[Any], text: str) -> bool:
-    values = [value for value in text.strip("[]").split(", ") if value]
-    return len(values) == len(argument) and all(map(_element_equal, argument, values))
-
-
-def _element_equal(argument: Any, text: str) -> bool:
-    return isinstance(argument, dict) or _equal(argument, text)
 
 
 def _is_special(argument: Mapping[str, Any], traced: TracedArgument) -> bool:
@@ -259,7 +249,6 @@ def _is_special(argument: Mapping[str, Any], traced: TracedArgument) -> bool:
 
 
 def _equal(argument: Any, text: str) -> bool:
-    """Whether the profiler writes ``argument`` as ``text``."""
     if isinstance(argument, bool):
         return text == str(argument)
     try:

@@ -138,14 +138,13 @@ def _file(data: Mapping[str, Any]) -> TraceFile:
                 TraceEvent(str(event["name"]), category, thread, begin_us, end_us, dict(args))
             )
     host_name = data.get("host_name")
-    devices = {int(of["id"]): _device(of) for of in data.get("deviceProperties", ())}
+    devices = {
+        int(of["id"]): TracedDevice(
+            name=str(of["name"]),
+            memory_bytes=int(of["totalGlobalMem"]),
+            multiprocessors=int(of["numSms"]),
+            capability=f"{of['computeMajor']}.{of['computeMinor']}",
+        )
+        for of in data.get("deviceProperties", ())
+    }
     return TraceFile(events, None if host_name is None else str(host_name), devices)
-
-
-def _device(of: Mapping[str, Any]) -> TracedDevice:
-    return TracedDevice(
-        name=str(of["name"]),
-        memory_bytes=int(of["totalGlobalMem"]),
-        multiprocessors=int(of["numSms"]),
-        capability=f"{of['computeMajor']}.{of['computeMinor']}",
-    )

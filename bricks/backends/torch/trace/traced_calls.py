@@ -17,9 +17,15 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from bricks.backends.profiler_trace import ProfilerTrace, TracedArgument, TracedCall, TracedPhase
+from bricks.backends.profiler_trace import (
+    ProfilerTrace,
+    TracedArgument,
+    TracedCall,
+    TracedDevice,
+    TracedPhase,
+)
 from bricks.backends.torch.trace.signatures import Parameter, Signature, signatures
 from bricks.backends.torch.trace.trace_file import (
     ANNOTATIONS,
@@ -38,15 +44,17 @@ from bricks.errors import printable
 from bricks.graph.call import BACKWARD, FORWARD, INFERENCE, OPTIMIZER
 from bricks.units.sample import Kernel, Sample
 
-if TYPE_CHECKING:
-    from bricks.backends.profiler_trace import TracedDevice
-
 # Samples are positive; a clock of whole microseconds shows none of a short call.
 _SHORTEST_US = 1e-3
 
 # What the profiler calls arguments that are no tensors; nothing, if it does not write them.
 _NOTHING, _LISTS = "", frozenset({"TensorList", "GenericList"})
 _NUMBERS = frozenset({"Scalar", "ScalarList"})
+
+_LAUNCH, _NUMBER = "Launch", "correlation"
+
+STEP = "ProfilerStep#"
+_ENGINE, _OPTIMIZER = "autograd::engine::evaluate_function", "Optimizer.step#"
 
 
 def profiler_trace(file: TraceFile) -> ProfilerTrace:
@@ -69,7 +77,6 @@ def _sample(event: TraceEvent, kernels: Sequence[Any]) -> Sample:
 
 
 def _outermost(events: Iterable[TraceEvent]) -> list[TraceEvent]:
-    """The calls that a recorder would see, in order of their begin."""
     by_thread: dict[Thread, list[TraceEvent]] = defaultdict(list)
     for event in events:
         by_thread[event.thread].append(event)
@@ -84,7 +91,6 @@ def _outermost(events: Iterable[TraceEvent]) -> list[TraceEvent]:
 
 
 def _has_kernel(event: TraceEvent) -> bool:
-    """Whether an operator is one of its own, and not made of others."""
     types = event.args.get(TYPES, ())
     overloads = signatures().get(event.name, {}).values()
     fitting = [each for each in overloads if _fits(each, types)] or list(overloads)
@@ -92,7 +98,6 @@ def _has_kernel(event: TraceEvent) -> bool:
 
 
 def _fits(signature: Signature, types: Sequence[str]) -> bool:
-    """Whether arguments of these ``types`` can be those of an overload."""
     pairs = zip(signature.parameters, types, strict=False)
     return len(types) == len(signature.parameters) and all(
         type_ == _NOTHING or _accepts(parameter, type_) for parameter, type_ in pairs
@@ -119,7 +124,6 @@ def _tuples(value: Any) -> Any:
 
 
 def _step_finder(steps: Sequence[TraceEvent]) -> Callable[[TraceEvent], int | None]:
-    """A function that returns the number of the step in which an event begins."""
     begins = [event.begin_us for event in steps]
     numbers = [int(event.name.removeprefix(STEP)) for event in steps]
 
@@ -129,9 +133,6 @@ def _step_finder(steps: Sequence[TraceEvent]) -> Callable[[TraceEvent], int | No
         return numbers[position] if inside else None
 
     return step_of
-
-
-_LAUNCH, _NUMBER = "Launch", "correlation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +155,8 @@ def launched(file: TraceFile, calls: Sequence[TraceEvent]) -> Launched:
     kernels: dict[int, list[Kernel]] = defaultdict(list)
     for event, owner in zip(events, owners, strict=True):
         if owner is not None:
-            kernels[owner].append(_kernel(event))
+            taken_s = (event.end_us - event.begin_us) * 1e-6
+            kernels[owner].append(Kernel(printable(event.name), taken_s))
     traced = {event.args.get(_NUMBER) for event in events}
     lost = (of for number, of in launches.items() if _LAUNCH in of.name and number not in traced)
     unfinished = frozenset(o for o in map(by_thread.around, lost) if o is not None)
@@ -168,10 +170,6 @@ def device_of(file: TraceFile) -> TracedDevice | None:
         return None
     number, _ = numbers.most_common(1)[0]
     return file.devices.get(number)
-
-
-def _kernel(event: TraceEvent) -> Kernel:
-    return Kernel(printable(event.name), (event.end_us - event.begin_us) * 1e-6)
 
 
 class _ByThread:
@@ -194,10 +192,6 @@ class _ByThread:
         number = bisect_right(begins, event.begin_us) - 1
         position = self._positions[event.thread][number]
         return position if number >= 0 and event.begin_us <= self._calls[position].end_us else None
-
-
-STEP = "ProfilerStep#"
-_ENGINE, _OPTIMIZER = "autograd::engine::evaluate_function", "Optimizer.step#"
 
 
 def steps_of(file: TraceFile) -> list[TraceEvent]:
