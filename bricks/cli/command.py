@@ -141,15 +141,11 @@ def _parameter(name: str, kind: Any, described: Option, default: Any) -> inspect
 def _hidden(described: Option, kind: Any) -> inspect.Parameter:
     """The parameter of an option's earlier flag, which neither help nor completion shows."""
     assert described.formerly is not None
-    name, kind = name_of_flag(described.formerly), _written(kind, described)
+    name = name_of_flag(described.formerly)
+    kind = kind if described.read is None else described.written | None
     annotation = Annotated[kind, typer.Option(described.formerly, hidden=True)]
     keyword = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(name, keyword, default=None, annotation=annotation)
-
-
-def _written(kind: Any, described: Option) -> Any:
-    """The type of the typed value of an option whose field has the type ``kind``."""
-    return kind if described.read is None else described.written | None
 
 
 def _typer_parameter(name: str, of: Option, shown: str | bool) -> Any:

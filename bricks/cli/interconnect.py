@@ -93,14 +93,14 @@ def measure(network: NewNetwork, asked: CollectiveOptions, output: CacheOptions)
     Measured are processes that really communicate, a core for each. Sizes that would take over ten
     seconds are left out. Example: bricks interconnect measure lan --bandwidth 1Gbit --computing
     """
-    from bricks.network.collective import OPERATIONS, operation_of
-    from bricks.session.networks import NetworkRequest
+    from bricks.network.collective import OPERATIONS, Collective, operation_of
+    from bricks.session.networks import SIZES, NetworkRequest
     from bricks.store import Store
 
     operations = tuple(map(operation_of, asked.operations or OPERATIONS))
     request = NetworkRequest(
         network.name, asked.ranks, asked.backend, operations,
-        _sizes(asked.max_bytes), asked.computing, asked.again,
+        tuple(size for size in SIZES if size <= asked.max_bytes), asked.computing, asked.again,
     )  # fmt: skip
     with Store.open(output.cache) as store, terminal_progress() as progress:
         if asked.link.scheduler is not None:
@@ -109,8 +109,6 @@ def measure(network: NewNetwork, asked: CollectiveOptions, output: CacheOptions)
             done = _locally(store, request, asked.link.bandwidth, progress)
         measured = _called(store, network.name)
     facts = {**_facts(measured), **_done(done)}
-    from bricks.network.collective import Collective
-
     for key in done.done.left_out:
         of = Collective.of(key)
         note(f"{key if of is None else of.title} would take too long, and was left out")
@@ -168,12 +166,6 @@ def show_network(network: KnownNetwork, output: CacheOptions) -> None:
         print_json(facts)
     else:
         _show_network(facts)
-
-
-def _sizes(max_bytes: int) -> tuple[int, ...]:
-    from bricks.session.networks import SIZES
-
-    return tuple(size for size in SIZES if size <= max_bytes)
 
 
 def _locally(

@@ -60,7 +60,12 @@ def measure(options: MeasureOptions, fleet: FleetOptions, detail: DetailOptions)
         needed = {brick.key for brick in read.private_bricks}
         needed |= {key for result in decomposed for key in result.decomposition.plan.keys}
         missing = _missing(workspace, needed) - done.predicted_bricks
-        failures = _failed(workspace, done)
+        bricks = workspace.store.plans.load_bricks([failure.key for failure in done.failures])
+        failures = [
+            f"brick {f.key} ({', '.join(bricks[f.key].operators)}) could not be measured:"
+            f" {f.reason}; --retry tries again"
+            for f in done.failures
+        ]
         target = workspace.target
     answer = measuring_answer(done, unfinished=missing)
     if options.general.json:
@@ -95,16 +100,6 @@ def _unfinished(done: Measured, missing: int, budget_s: float | None) -> Iterato
     if done.unfinished:
         left = f"with {missing} bricks unfinished" if missing else "before the overhead of a call"
         yield f"the budget of {budget_s} s ended {left}: run the same command again to go on"
-
-
-def _failed(workspace: Workspace, done: Measured) -> list[str]:
-    """A line for each brick that could not be measured."""
-    bricks = workspace.store.plans.load_bricks([failure.key for failure in done.failures])
-    return [
-        f"brick {f.key} ({', '.join(bricks[f.key].operators)}) could not be measured: {f.reason};"
-        " --retry tries again"
-        for f in done.failures
-    ]
 
 
 def _totals(done: Measured) -> dict[str, Any]:

@@ -249,7 +249,11 @@ def report(general: GeneralOptions, models: SurveyedModels, asked: ReportOptions
         print_json(_facts(answer, surveyed, shown, asked.out, size_bytes))
     else:
         _show(answer, surveyed, asked.out, size_bytes)
-    _note_unmeasured(surveyed)
+    for target in surveyed.unmeasured:
+        note(
+            f"nothing is measured on {target.system.name} with {target.runtime.backend}"
+            f" {target.runtime.version}, threads: {target.runtime.threads}; it is left out"
+        )
     finish(() if read is None else _errors(read))
 
 
@@ -299,14 +303,6 @@ def _write(
     page = latency_page(survey, version=__version__, made=today(), shown=shown)
     write_page(out, page)
     return len(page.encode())
-
-
-def _note_unmeasured(survey: LatencySurvey) -> None:
-    for target in survey.unmeasured:
-        note(
-            f"nothing is measured on {target.system.name} with {target.runtime.backend}"
-            f" {target.runtime.version}, threads: {target.runtime.threads}; it is left out"
-        )
 
 
 def _show(answer: str, survey: LatencySurvey, out: Path, size_bytes: int) -> None:

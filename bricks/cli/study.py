@@ -6,7 +6,7 @@ Must not know any study.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -115,7 +115,7 @@ def command_of(offer: StudyOffer, files: Sequence[File] = ()) -> Callable[..., N
         *(parameters_of(DetailOptions) if view.details is not None else ()),
         *parameters_of(
             StudySettings,
-            without=_without(offer),
+            without=offer.without | _NEVER | (frozenset() if offer.of_models else _OF_MODELS),
             defaults=({} if offer.runtime is None else {"runtime": offer.runtime}),
         ),
     ]
@@ -131,11 +131,6 @@ def command_of(offer: StudyOffer, files: Sequence[File] = ()) -> Callable[..., N
         _answer(offer, options, settings, _Shown(view, paths, every), check=check)
 
     return with_signature(called, offer.name, offer.help, parameters)
-
-
-def _without(offer: StudyOffer) -> Collection[str]:
-    """The settings that the command of ``offer`` lacks."""
-    return offer.without | _NEVER | (frozenset() if offer.of_models else _OF_MODELS)
 
 
 def _answer(

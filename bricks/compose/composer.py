@@ -184,15 +184,37 @@ class _Run:
     def advance(self) -> bool:
         """Move to the next event; return False once all tasks have ended."""
         self._begin_in_order()
-        again_s = self._begin_chosen()
+        again_s = inf
+        for lane, chosen in self._policy_lanes.items():
+            if lane in self._running:
+                continue
+            choice = chosen.next(self._now_s)
+            if isinstance(choice, Group):
+                self._begin(choice.work, choice.members)
+            elif choice is not None:
+                again_s = min(again_s, choice)
         if not self._left:
             return False
-        self._set_speeds()
+        shared = self._speed(len(self._running))
+        for running in self._running.values():
+            factors = [f for other, f in running.work.slowed.items() if other in self._running]
+            running.speed = shared / max(factors) if factors else shared
         wait_s = min((running.wait_s for running in self._running.values()), default=inf)
-        coming_s = max(self._now_s, min(self._coming_s(), again_s))
+        times = [self._dependencies.of(position) for position in self._heads()]
+        times += [chosen.coming[0][0] for chosen in self._policy_lanes.values() if chosen.coming]
+        coming_s = max(
+            self._now_s,
+            min(min((at_s for at_s in times if at_s > self._now_s), default=inf), again_s),
+        )
         if min(wait_s, coming_s) == inf:
             raise RuntimeError(f"{self._left} tasks wait for each other")
-        self._run_until(wait_s, coming_s)
+        ends = self._now_s + wait_s <= coming_s
+        by_s = wait_s if ends else coming_s - self._now_s
+        done = [lane for lane, running in self._running.items() if ends and running.wait_s <= by_s]
+        for running in self._running.values():
+            running.left_s -= by_s * running.speed
+        self._now_s = self._now_s + by_s if ends else coming_s
+        self._end(done)
         return True
 
     def _begin_in_order(self) -> None:
@@ -224,43 +246,8 @@ class _Run:
         positions = [i for running in self._running.values() for i in running.members]
         return self._overlap(position, positions)
 
-    def _begin_chosen(self) -> float:
-        """Let the policy of each free lane choose; return the time to ask again at."""
-        again_s = inf
-        for lane, chosen in self._policy_lanes.items():
-            if lane in self._running:
-                continue
-            choice = chosen.next(self._now_s)
-            if isinstance(choice, Group):
-                self._begin(choice.work, choice.members)
-            elif choice is not None:
-                again_s = min(again_s, choice)
-        return again_s
-
     def _begin(self, work: Task, members: tuple[int, ...]) -> None:
         self._running[work.lane] = _Running(work, members, self._now_s, work.work_s)
-
-    def _coming_s(self) -> float:
-        """The earliest future time at which a task is ready."""
-        times = [self._dependencies.of(position) for position in self._heads()]
-        times += [chosen.coming[0][0] for chosen in self._policy_lanes.values() if chosen.coming]
-        return min((at_s for at_s in times if at_s > self._now_s), default=inf)
-
-    def _set_speeds(self) -> None:
-        shared = self._speed(len(self._running))
-        for running in self._running.values():
-            factors = [f for other, f in running.work.slowed.items() if other in self._running]
-            running.speed = shared / max(factors) if factors else shared
-
-    def _run_until(self, wait_s: float, coming_s: float) -> None:
-        """Run for ``wait_s``, until the first lane is done, or until ``coming_s``."""
-        ends = self._now_s + wait_s <= coming_s
-        by_s = wait_s if ends else coming_s - self._now_s
-        done = [lane for lane, running in self._running.items() if ends and running.wait_s <= by_s]
-        for running in self._running.values():
-            running.left_s -= by_s * running.speed
-        self._now_s = self._now_s + by_s if ends else coming_s
-        self._end(done)
 
     def _end(self, lanes: Sequence[str]) -> bool:
         for lane in lanes:

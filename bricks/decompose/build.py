@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -209,15 +209,14 @@ def _phases(
     phases = []
     for name, group in groupby(cut, lambda window: notes[window.nodes[0]].get(PHASE, "")):
         windows = list(group)
-        shares = (sum(map(_displacement_in(graph), window.nodes)) for window in windows)
+        # The shares of a core's caches that the calls evict.
+        shares = (
+            sum(evicted_share(touched_bytes(graph.nodes[n], graph.types)) for n in window.nodes)
+            for window in windows
+        )
         calls = sum(len(window.nodes) for window in windows)
         phases.append(Phase(name, len(windows), calls, round(sum(shares), 3)))
     return tuple(phases)
-
-
-def _displacement_in(graph: Graph) -> Callable[[int], float]:
-    """A function from a node position to the share of a core's caches that its call evicts."""
-    return lambda node: evicted_share(touched_bytes(graph.nodes[node], graph.types))
 
 
 def _freed(

@@ -215,7 +215,10 @@ class Cutter:
             raise ValueError("a piece has at least one node")
         protos = [self.graph.nodes[i] for i in chosen]
         content = PieceContent(
-            self.graph, self._outputs(chosen), self._steered(chosen), self._values
+            self.graph,
+            self._outputs(chosen),
+            {n for i in chosen for n in steered_values(self._steering[i], self.graph.types)},
+            self._values,
         )
         rank: dict[Path, int] = {}
         if len(chosen) > 1 or any(True for _ in subgraphs(protos[0])):
@@ -292,10 +295,6 @@ class Cutter:
                     readers = self._readers.get(name, ())
                     outputs[name] = not readers or any(r not in inside for r in readers)
         return outputs
-
-    def _steered(self, chosen: Sequence[int]) -> set[str]:
-        """Values at steering inputs of the nodes."""
-        return {n for i in chosen for n in steered_values(self._steering[i], self.graph.types)}
 
 
 def _key(model: onnx.ModelProto) -> str:

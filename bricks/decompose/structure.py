@@ -201,7 +201,21 @@ def plain_attributes(node: onnx.NodeProto) -> list[onnx.AttributeProto]:
         if attribute.type in _TENSORS or attribute.doc_string:
             normalised = onnx.AttributeProto()
             normalised.CopyFrom(attribute)
-            _normalise(normalised)
+            normalised.ClearField("doc_string")
+            if normalised.HasField("t"):
+                normalised.t.CopyFrom(_embedded(normalised.t))
+            for tensor in normalised.tensors:
+                tensor.CopyFrom(_embedded(tensor))
+            sparse = [normalised.sparse_tensor] if normalised.HasField("sparse_tensor") else []
+            for tensors in (*sparse, *normalised.sparse_tensors):
+                tensors.values.CopyFrom(_embedded(tensors.values))
+                # Positions are the structure of the work, and must stay valid: they count at any
+                # size.
+                tensors.indices.CopyFrom(constant(tensors.indices))
+            if normalised.HasField("tp"):
+                _strip(normalised.tp)
+            for kind in normalised.type_protos:
+                _strip(kind)
             attribute = normalised
         canonical.append(attribute)
     return canonical
@@ -213,24 +227,6 @@ def normal_type(kind: onnx.TypeProto) -> onnx.TypeProto:
     form.CopyFrom(kind)
     _strip(form)
     return form
-
-
-def _normalise(attribute: onnx.AttributeProto) -> None:
-    """Bring tensors and types of an attribute into canonical form, in place."""
-    attribute.ClearField("doc_string")
-    if attribute.HasField("t"):
-        attribute.t.CopyFrom(_embedded(attribute.t))
-    for tensor in attribute.tensors:
-        tensor.CopyFrom(_embedded(tensor))
-    sparse = [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else []
-    for sparse_tensor in (*sparse, *attribute.sparse_tensors):
-        sparse_tensor.values.CopyFrom(_embedded(sparse_tensor.values))
-        # Positions are the structure of the work, and must stay valid: they count at any size.
-        sparse_tensor.indices.CopyFrom(constant(sparse_tensor.indices))
-    if attribute.HasField("tp"):
-        _strip(attribute.tp)
-    for kind in attribute.type_protos:
-        _strip(kind)
 
 
 def _embedded(tensor: onnx.TensorProto) -> onnx.TensorProto:

@@ -153,7 +153,13 @@ def source_graph(model: Model, known: Mapping[str, ValueType] | None = None) -> 
 
 def _inferred_graph(model: Model, proto: onnx.ModelProto, known: dict[str, ValueType]) -> Graph:
     """Return the nodes of an ONNX model, whose types follow from the types of its inputs."""
-    _declare(proto.graph, known)
+    outputs = {value.name: value for value in proto.graph.output}
+    for name, type in known.items():
+        info = onnx.ValueInfoProto(name=name, type=type_proto(type))
+        if name in outputs:
+            outputs[name].CopyFrom(info)
+        else:
+            proto.graph.value_info.append(info)
     try:
         inferred = onnx.shape_inference.infer_shapes(proto, strict_mode=False, data_prop=True).graph
     # Inference skips errors of single nodes; it raises others of no documented class.
@@ -196,17 +202,6 @@ def typed_graph(proto: onnx.ModelProto, known: Mapping[str, ValueType] | None = 
             fixed.graph.initializer.append(numpy_helper.from_array(array, name))
     graph = source_graph(Model("graph", Path(), fixed.SerializeToString(), inputs, ""), known)
     return replace(graph, initializers=stated.initializers)
-
-
-def _declare(graph: onnx.GraphProto, known: Mapping[str, ValueType]) -> None:
-    """Declare the known types, from which inference continues."""
-    outputs = {value.name: value for value in graph.output}
-    for name, type in known.items():
-        info = onnx.ValueInfoProto(name=name, type=type_proto(type))
-        if name in outputs:
-            outputs[name].CopyFrom(info)
-        else:
-            graph.value_info.append(info)
 
 
 def _inferred(graph: onnx.GraphProto, file: str) -> Iterator[tuple[str, ValueType]]:

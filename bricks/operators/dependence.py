@@ -158,26 +158,20 @@ def sketched_values(
     are whole, and include the first input's, on which a runtime's own loops branch.
     """
     if is_call(nodes[0]):
-        return _sketched_arguments(nodes, types, sketches)
+        facts = dict[str, set[str]]()
+        for node in nodes:
+            for name, counting in dependent_arguments(node, types):
+                facts.setdefault(name, set()).update(counting)
+        reduced = {
+            n: sketches[n].with_facts(counting) for n, counting in facts.items() if n in sketches
+        }
+        return {name: sketch for name, sketch in reduced.items() if sketch is not None}
     names = [
         name
         for node in nodes
         for name in (*node.input[:1], *(n for n, _ in dependent_inputs(node, _LARGE_TABLE_BYTES)))
     ]
     return {name: sketches[name] for name in names if name in sketches}
-
-
-def _sketched_arguments(
-    nodes: Iterable[onnx.NodeProto], types: Types, sketches: Mapping[str, Sketch]
-) -> dict[str, Sketch]:
-    facts = dict[str, set[str]]()
-    for node in nodes:
-        for name, counting in dependent_arguments(node, types):
-            facts.setdefault(name, set()).update(counting)
-    reduced = {
-        n: sketches[n].with_facts(counting) for n, counting in facts.items() if n in sketches
-    }
-    return {name: sketch for name, sketch in reduced.items() if sketch is not None}
 
 
 def _bytes(type_: ValueType | None) -> int:

@@ -426,11 +426,6 @@ def rotated_inputs(
         if not isinstance(graph.types[name], ContainerType)
         and ELEMENT_BITS.get(graph.types[name].dtype, 0) >= 8
     }
-    return _with_course(graph, rotated)
-
-
-def _with_course(graph: Graph, rotated: set[str]) -> RotatedInputs:
-    """The ``rotated`` inputs, and what they decide about a run."""
     chosen = {name: _inputs_of(graph, [name]) & rotated for name in set(_choosing(graph))}
     for loop in conditional_loops(graph.nodes):
         chosen[counter_name(loop)] = _inputs_of(graph, used_values(loop)) & rotated

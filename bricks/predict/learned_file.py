@@ -12,7 +12,7 @@ from __future__ import annotations
 import io
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,7 +62,8 @@ def written(learned: Mapping[str, Learned], granularity: str) -> bytes:
                 "kernels": sorted(field.kernels),
             }
         keys = sorted(entry.latency_s)
-        arrays[_name(index, "latencies", "keys")] = _packed(keys)
+        digests = b"".join(bytes.fromhex(key.removeprefix(_KEY)) for key in keys)
+        arrays[_name(index, "latencies", "keys")] = np.frombuffer(digests, np.uint8)
         seconds = [entry.latency_s[key] for key in keys]
         arrays[_name(index, "latencies", "seconds")] = np.array(seconds, np.float32)
         targets[target_key] = {
@@ -117,12 +118,6 @@ def _slowness(data: Mapping[str, Any]) -> float:
     if usual_s is None or not seen_s:
         return 0.0
     return min(_MAX_SLOWNESS, max(0.0, math.log2(usual_s / min(seen_s))))
-
-
-def _packed(keys: Sequence[str]) -> Array:
-    """Digests of keys of bricks, 16 bytes each, in one array."""
-    digests = b"".join(bytes.fromhex(key.removeprefix(_KEY)) for key in keys)
-    return np.frombuffer(digests, np.uint8)
 
 
 def _unpacked(digests: Array) -> list[str]:

@@ -234,7 +234,23 @@ def _pattern(node: BrickNode) -> tuple[str, int]:
         inner = not axes or max(a % max(1, len(shape)) for a in axes) == len(shape) - 1
         return ("inner" if inner else "outer"), shape[-1] if shape else 1
     if access in (Access.BROADCASTING, Access.EXPANDING):
-        return _broadcast(node)
+        out = node.output_shape
+        expanding = node.features.access is Access.EXPANDING
+        operands = node.input_types[:1] if expanding else node.input_types
+        smallest = min(map(shape_of, operands), key=math.prod, default=())
+        size = math.prod(smallest)
+        if size <= 1:
+            return "scalar", math.prod(out)
+        if size == math.prod(out):
+            return "equal", size
+        padded = (1,) * (len(out) - len(smallest)) + smallest
+        same = len(padded) == len(out) and padded[-1] == out[-1]
+        run = 1
+        for ours, theirs in zip(reversed(padded), reversed(out), strict=False):
+            if (ours == theirs) != same and theirs > 1:
+                break
+            run *= theirs
+        return ("tail" if same else "repeated"), run
     ends = node.output_shape or shape
     return f"plain{node.attribute('channels_last', 0)}", ends[-1] if ends else 1
 
@@ -265,27 +281,6 @@ def _moves_one(order: Sequence[int]) -> bool:
     """Whether moving one axis leaves the others in order: runtimes have a fast path for that."""
     rests = ([*order[:i], *order[i + 1 :]] for i in range(len(order)))
     return any(rest == sorted(rest) for rest in rests)
-
-
-def _broadcast(node: BrickNode) -> tuple[str, int]:
-    """The innermost stretch over which all operands have the same access pattern."""
-    out = node.output_shape
-    expanding = node.features.access is Access.EXPANDING
-    operands = node.input_types[:1] if expanding else node.input_types
-    smallest = min(map(shape_of, operands), key=math.prod, default=())
-    size = math.prod(smallest)
-    if size <= 1:
-        return "scalar", math.prod(out)
-    if size == math.prod(out):
-        return "equal", size
-    padded = (1,) * (len(out) - len(smallest)) + smallest
-    same = len(padded) == len(out) and padded[-1] == out[-1]
-    run = 1
-    for ours, theirs in zip(reversed(padded), reversed(out), strict=False):
-        if (ours == theirs) != same and theirs > 1:
-            break
-        run *= theirs
-    return ("tail" if same else "repeated"), run
 
 
 Shape = tuple[int, ...]

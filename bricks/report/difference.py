@@ -188,7 +188,12 @@ def _model_columns(common: CommonChange | None) -> Sequence[Column[ModelDifferen
         Column("old", lambda model: seconds(model.old.estimate_s)),
         Column("new", lambda model: seconds(model.new.estimate_s)),
         *_RATIO,
-        Column("beside common", lambda model: _beyond_common(model.ratio, common)),
+        Column(
+            "beside common",
+            lambda model: (
+                DASH if common is None else _ratio(model.ratio.interval.value / common.ratio.value)
+            ),
+        ),
         Column("", _verdict, left=True),
     )
 
@@ -197,10 +202,6 @@ _RATIO: Sequence[Column[ModelDifference | BrickDifference]] = (
     Column("ratio", lambda row: _ratio(row.ratio.interval.value)),
     Column("interval", lambda row: interval_text(row.ratio.interval, _ratio)),
 )
-
-
-def _beyond_common(ratio: Ratio, common: CommonChange | None) -> str:
-    return DASH if common is None else _ratio(ratio.interval.value / common.ratio.value)
 
 
 def _verdict(model: ModelDifference) -> str:

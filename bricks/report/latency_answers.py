@@ -338,13 +338,12 @@ UNCERTAIN = 0.10
 
 def uncertain_models(view: SurveyedTarget) -> list[SurveyedModel]:
     """The models with wide intervals, the most uncertain first."""
-    widths = {model.title: _width(model) for model in view.estimated}
+    widths = {
+        model.title: 0.0 if model.estimate is None else model.estimate.relative_uncertainty
+        for model in view.estimated
+    }
     wide = [model for model in view.estimated if widths[model.title] > UNCERTAIN]
     return sorted(wide, key=lambda model: -widths[model.title])
-
-
-def _width(model: SurveyedModel) -> float:
-    return 0.0 if model.estimate is None else model.estimate.relative_uncertainty
 
 
 def report_answer(survey: LatencySurvey) -> str:

@@ -377,7 +377,12 @@ def phases_of(
     ``kernels`` are those of each occurrence. A phase ends once its calls have returned and its
     kernels have ended, and the next one begins; what follows the last belongs to it.
     """
-    ends_s = _ends_s(plan, run, kernels)
+    spans, ends_s = run.by_task, list[float]()
+    kernel = len(plan.occurrences) + 1  # after the calls and the wait for the device
+    for position, own in enumerate(kernels):
+        tasks = [position, *range(kernel, kernel + len(own))]
+        ends_s.append(max(spans[task].end_s for task in tasks))
+        kernel += len(own)
     phases = [phase for _, phase in plan.memory.overheads]
     shares, position, begin_s = list[PhaseShare](), 0, 0.0
     for phase in phases:
@@ -387,17 +392,6 @@ def phases_of(
         shares.append(PhaseShare(phase.name, phase.calls, end_s - begin_s, 0.0))
         begin_s = end_s
     return tuple(shares)
-
-
-def _ends_s(plan: Plan, run: Timeline, kernels: Sequence[Sequence[Kernel]]) -> list[float]:
-    """When each occurrence has returned, and its kernels have ended."""
-    spans, ends_s = run.by_task, list[float]()
-    kernel = len(plan.occurrences) + 1  # after the calls and the wait for the device
-    for position, own in enumerate(kernels):
-        tasks = [position, *range(kernel, kernel + len(own))]
-        ends_s.append(max(spans[task].end_s for task in tasks))
-        kernel += len(own)
-    return ends_s
 
 
 # A copy of a scalar took 1.5 to 2 µs on an H200.
