@@ -150,7 +150,6 @@ def advise(
 
 
 def _names(settings: SettingOptions) -> Sequence[str]:
-    """The names of the systems that are asked about; none for all."""
     return () if settings.systems in (None, ("all",)) else settings.systems or ()
 
 
@@ -187,22 +186,17 @@ def _question(slo: SloOptions, settings: SettingOptions, known: Sequence[Target]
 def _models(
     workspace: Workspace, options: SurveyOptions, question: Question
 ) -> Sequence[CandidateModel]:
-    """The models of the command line, read with the first batch that is tried."""
     from bricks.analysis.advising import CandidateModel
 
-    first = _first_batch(question)
+    first: int | None = 1
+    if question.qps is None:
+        first = None if question.batches is None else question.batches[0]
     read = read_all(_sized(options, first))
     return [
         CandidateModel(model.name, partial(_read, options, model, first, word), word)
         for model in decomposed(workspace, read.models)
         for word in (read.word(model),)
     ]
-
-
-def _first_batch(question: Question) -> int | None:
-    if question.qps is not None:
-        return 1
-    return None if question.batches is None else question.batches[0]
 
 
 def _sized(options: SurveyOptions, batch: int | None, **models: Any) -> SurveyOptions:
@@ -216,7 +210,6 @@ def _read(
     word: str | None,
     batch: int | None,
 ) -> Model | Unread:
-    """``model``, which was read with its ``first`` batch, with another ``batch``."""
     if batch == first or word is None:
         return model
     again = read_all(_sized(options, batch, words=[word])).models
@@ -229,7 +222,6 @@ def _deciding(
     models: Sequence[CandidateModel],
     candidates: Sequence[Candidate],
 ) -> Iterator[Deciding]:
-    """The commands that decide the undecided of ``candidates``, those of one kind as one."""
     from bricks.analysis.advice import Deciding
 
     by_name = {model.name: model for model in models}

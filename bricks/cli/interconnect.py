@@ -120,7 +120,6 @@ def measure(network: NewNetwork, asked: CollectiveOptions, output: CacheOptions)
 
 
 def _counted(done: NetworkMeasured) -> str:
-    """The number of series by outcome, in words."""
     new, known, again = len(done.done.new), len(done.done.known), len(done.done.again)
     if again:
         return f"{new} series are new, {again} have further rounds"

@@ -239,25 +239,17 @@ def _storages(graph: Graph, numbers: Mapping[str, int], values: int) -> tuple[in
     """For each value, the first value with the same memory; -1 for memory of inputs and weights."""
     root: dict[str, str | None] = dict.fromkeys((*graph.inputs, *graph.initializers))
     for node in graph.nodes:
-        for name, source in _aliased(node):
-            root[name] = name if source is None else root.get(source)
+        aliases = call_of(node).aliases
+        sources = [*aliases, *(-1 for _ in node.output[len(aliases) :])]
+        for name, source in zip(node.output, sources, strict=False):
+            if name:
+                root[name] = name if source < 0 else root.get(node.input[source])
     first_values = [-1] * values
     for name, number in numbers.items():
         first = root.get(name)
         # The first value with this memory may be inside a brick of several calls.
         first_values[number] = -1 if first is None else numbers.get(first, number)
     return tuple(first_values)
-
-
-def _aliased(node: onnx.NodeProto) -> list[tuple[str, str | None]]:
-    """Pairs of an output of a call and the input whose memory it shares, or None."""
-    aliases = call_of(node).aliases
-    sources = [*aliases, *(-1 for _ in node.output[len(aliases) :])]
-    return [
-        (name, None if source < 0 else node.input[source])
-        for name, source in zip(node.output, sources, strict=False)
-        if name
-    ]
 
 
 def single_call(call: Call, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> Brick:

@@ -95,26 +95,23 @@ class _Structure:
                 {name: self._vertex("value") for node in nodes for name in node.output if name}
             )
         for i, node in enumerate(nodes):
-            vertex = self._add_node(node, (*path, i), scope)
+            attributes = [a.SerializeToString(deterministic=True) for a in plain_attributes(node)]
+            ports = (len(node.input), len(node.output))
+            vertex = self._vertex(
+                "node", node.op_type, default_domain(node.domain), *ports, *attributes
+            )
+            for port, name in enumerate(node.input):
+                if name:
+                    self.edges.append((self._value(name, scope), vertex, f"input {port}"))
+            for port, name in enumerate(node.output):
+                if name:
+                    self.edges.append((vertex, self._value(name, scope), f"output {port}"))
+            for attribute, position, graph in located_subgraphs(node):
+                subgraph = self._add_graph(graph, (*path, i, attribute, position), scope)
+                self.edges.append((vertex, subgraph, f"graph {position} {attribute}"))
             self.vertices[(*path, i)] = vertex
             if parent is not None:
                 self.edges.append((parent, vertex, "member"))
-
-    def _add_node(self, node: onnx.NodeProto, path: Path, scope: Scope) -> int:
-        attributes = [a.SerializeToString(deterministic=True) for a in plain_attributes(node)]
-        domain = default_domain(node.domain)
-        ports = (len(node.input), len(node.output))
-        vertex = self._vertex("node", node.op_type, domain, *ports, *attributes)
-        for port, name in enumerate(node.input):
-            if name:
-                self.edges.append((self._value(name, scope), vertex, f"input {port}"))
-        for port, name in enumerate(node.output):
-            if name:
-                self.edges.append((vertex, self._value(name, scope), f"output {port}"))
-        for attribute, position, graph in located_subgraphs(node):
-            subgraph = self._add_graph(graph, (*path, attribute, position), scope)
-            self.edges.append((vertex, subgraph, f"graph {position} {attribute}"))
-        return vertex
 
     def _add_graph(self, graph: onnx.GraphProto, path: Path, scope: Scope) -> int:
         inputs = [type_bytes(i) for i in graph.input]

@@ -96,10 +96,11 @@ def without_nodes(
     del graph.output[:]
     graph.output.extend(_info(name, types) for name in names if name not in fed)
     _give(graph, results, types)
-    read = Counter(name for node in graph.node for name in used_values(node))
+    readers = Counter(name for node in graph.node for name in used_values(node))
     computed = {name for node in graph.node for name in node.output}
     outputs = {output.name for output in graph.output}
-    unread = [n for n in dict.fromkeys(needs) if n in computed and not read[n]]
+    # What the given results alone needed is computed all the same.
+    unread = [n for n in dict.fromkeys(needs) if n in computed and not readers[n]]
     graph.output.extend(_info(name, types) for name in unread if name not in outputs)
     return Removal(_cleaned(copy), *labels)
 
@@ -136,7 +137,6 @@ def _give(graph: onnx.GraphProto, results: Sequence[str], types: Mapping[str, Va
 
 
 def _cleaned(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """The nodes that the outputs depend on, with their inputs and weights."""
     outputs = list(proto.graph.output)
     part = upstream(proto, [output.name for output in outputs])
     if not part.graph.node:
@@ -149,7 +149,6 @@ def _cleaned(proto: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _info(name: str, types: Mapping[str, ValueType]) -> onnx.ValueInfoProto:
-    """The description of a tensor that is an input or output of a graph."""
     type_ = types.get(name)
     if not isinstance(type_, TensorType):
         raise ModelError(f"value '{name}' is no tensor of a known shape: keep its node")

@@ -205,7 +205,6 @@ def typed_graph(proto: onnx.ModelProto, known: Mapping[str, ValueType] | None = 
 
 
 def _inferred(graph: onnx.GraphProto, file: str) -> Iterator[tuple[str, ValueType]]:
-    """Yield the complete types that inference wrote into ``graph``, by value."""
     for value in (*graph.value_info, *graph.output):
         if value.type.WhichOneof("value") != "tensor_type":
             continue  # the items of a container are observed in a run

@@ -137,7 +137,7 @@ def call_convolution(node: BrickNode) -> Description:
     terms, outputs = (weight[0] // groups, weight[1]) if transposed else (
         weight[1], weight[0] // groups,
     )  # fmt: skip
-    taps = math.prod(weight[2:])
+    taps, strides = math.prod(weight[2:]), _strides(call, _port(call, first))
     sizes = (
         output[0] * math.prod(space), space[-1] if space else 1, terms, outputs, groups, taps,
         math.prod(stride), max(dilation, default=1),
@@ -148,7 +148,7 @@ def call_convolution(node: BrickNode) -> Description:
         node.dtype_at(0),
         # Which gradients are asked for decides how much is computed.
         "".join(str(int(asked)) for asked in call.arguments[0][10]) if gradients else "",
-        str(_channels_last(call, _port(call, first))),
+        str(len(strides) > 2 and strides[1] == 1),
     )
     return tags, tuple(map(float, sizes))
 
@@ -184,11 +184,6 @@ def _transposed(call: Call, port: int) -> bool:
     """Whether a matrix is stored in column-major order."""
     strides = _strides(call, port)
     return len(strides) > 1 and strides[-2] < strides[-1]
-
-
-def _channels_last(call: Call, port: int) -> bool:
-    strides = _strides(call, port)
-    return len(strides) > 2 and strides[1] == 1
 
 
 _MODES = ("mode", "reduction", "coordinate_transformation_mode", "nearest_mode", "direction")

@@ -126,7 +126,6 @@ def _models(of: Difference) -> Iterator[RenderableType]:
 
 
 def _bricks(of: Difference) -> Iterator[RenderableType]:
-    """Tables of changes beyond noise: slower bricks, then faster ones, largest changes first."""
     slower = [brick for brick in of.bricks if brick.ratio.slower]
     faster = [brick for brick in reversed(of.bricks) if brick.ratio.faster]
     for direction, bricks in (("slower", slower), ("faster", faster)):
@@ -138,7 +137,6 @@ def _bricks(of: Difference) -> Iterator[RenderableType]:
 
 
 def _origins(of: Difference) -> Iterator[RenderableType]:
-    """The bricks with the largest contributions to differences of models."""
     notable = [m for m in of.models if m.ratio.beyond_noise or m.gone_s or m.come_s]
     notable.sort(key=lambda model: -abs(math.log(model.ratio.interval.value)))
     for model in notable[:_MAX_MODELS]:
@@ -171,7 +169,6 @@ _SHORT_BRICKS: Sequence[Column[BrickDifference]] = (
 
 
 def _short(operators: Sequence[str]) -> str:
-    """Operators without their domains."""
     return names_text([operator_title(name) for name in operators], _OPERATORS)
 
 
@@ -268,7 +265,6 @@ def _notes(part: Contribution) -> str:
 
 
 def _parts(model: ModelDifference) -> Table:
-    """The bricks behind most of a model's difference."""
     shown, others = model.contributions[:_MAX_PARTS], model.contributions[_MAX_PARTS:]
     rest_s = sum(part.difference_s for part in others) + model.call_overhead_difference_s
     table = table_of(shown, PART_COLUMNS)
@@ -351,7 +347,6 @@ def _sureness(of: Difference, model: ModelDifference) -> str:
 
 
 def _where(model: ModelDifference) -> str:
-    """The operators behind most of the difference."""
     whole_s = model.new.estimate_s - model.old.estimate_s
     by_operators: dict[tuple[str, ...], float] = defaultdict(float)
     for part in model.contributions:

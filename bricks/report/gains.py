@@ -145,7 +145,6 @@ def explanation_answers(models: Sequence[ExplainedModel], target: Target, here: 
 
 
 def _roofline(of: OperatorTime, place: str) -> str:
-    """How near to the roofline an operator runs; empty if that is not known."""
     if of.peak_share is None:
         return ""
     roof = "peak" if of.bound == "compute" else "bandwidth"
@@ -153,7 +152,6 @@ def _roofline(of: OperatorTime, place: str) -> str:
 
 
 def _gained(gains: Sequence[Gain]) -> str:
-    """The largest gain; empty if none is known."""
     gain = largest(gains)
     if gain is None:
         return ""

@@ -127,7 +127,6 @@ def _named(result: ScalingResult) -> list[Column[ScalePoint]]:
 
 
 def _conditions(result: ScalingResult) -> Iterator[str]:
-    """The conditions that differ from a plain step."""
     whole = max(point.batch for point in result.predicted)
     conditions = [f"ranks divide a batch of {whole}"] if result.step.strong else []
     if result.step.accumulate > 1:
@@ -139,7 +138,6 @@ def _conditions(result: ScalingResult) -> Iterator[str]:
 
 
 def _origins(points: Sequence[ScalePoint]) -> Iterator[str]:
-    """The provenance of the figures, one line for all numbers of ranks that agree."""
     by_origin: dict[str, list[int]] = {}
     for point in points:
         of = point.origins
@@ -201,7 +199,13 @@ def scaling_answer(result: ScalingResult) -> str:
     ]
     if not points:
         return printable(f"No step of {result.workload} can be predicted.")
-    sentences = [_first(result, points), *_run(result, points), *_real(result.predicted)]
+    sentences = [_first(result, points), *_run(result, points)]
+    sentences += [
+        f"A real step on {point.ranks} ranks took {seconds(point.checked.step_s)}, predicted"
+        f" {value_text(point.step_s)}."
+        for point in result.predicted
+        if point.checked is not None
+    ]
     return printable(" ".join(sentences))
 
 
@@ -249,16 +253,6 @@ def _run(result: ScalingResult, points: Sequence[ScalePoint]) -> list[str]:
         if point.run_s is not None
     ]
     return [f"{count_text(epochs, 'epoch')}: {', '.join(times)}."]
-
-
-def _real(points: Sequence[ScalePoint]) -> list[str]:
-    """The real step, if one was run."""
-    return [
-        f"A real step on {point.ranks} ranks took {seconds(point.checked.step_s)}, predicted"
-        f" {value_text(point.step_s)}."
-        for point in points
-        if point.checked is not None
-    ]
 
 
 def scaling_remarks(result: ScalingResult) -> list[str]:
@@ -352,20 +346,15 @@ _COLUMNS: Sequence[Column[ScalePoint]] = (
 
 
 def _curve(point: ScalePoint) -> dict[str, Any]:
-    """The points of all curves."""
     row: dict[str, Any] = {"strategy": point.strategy, "ranks": point.ranks}
     for name, figure, factor in (
         ("step_ms", point.step_s, 1e3),
         ("speedup", point.speedup, 1.0),
         ("efficiency", point.efficiency, 1.0),
     ):
-        row |= _scaled(name, figure, factor)
+        ends = {"": figure.value, "_low": figure.low, "_high": figure.high}
+        row |= {f"{name}{end}": float(f"{factor * value:.5g}") for end, value in ends.items()}
     return row | {"text": f"{seconds(point.step_s.value)}, {number(point.speedup.value)} times"}
-
-
-def _scaled(name: str, figure: Interval, factor: float) -> dict[str, float]:
-    ends = {"": figure.value, "_low": figure.low, "_high": figure.high}
-    return {f"{name}{end}": float(f"{factor * value:.5g}") for end, value in ends.items()}
 
 
 def _spans(point: ScalePoint) -> Iterator[dict[str, Any]]:

@@ -78,18 +78,6 @@ def longer_text(extra_s: float | None) -> str | None:
     return f"{'-' if extra_s < 0 else '+'}{seconds(abs(extra_s))}"
 
 
-def _mean(of: Mix) -> str | None:
-    return None if of.mean_s is None else seconds(of.mean_s.value)
-
-
-def _mean_interval(of: Mix) -> str | None:
-    return None if of.mean_s is None else uncertainty_text(of.mean_s)
-
-
-def _shuffled(of: Mix) -> str | None:
-    return None if of.shuffled_s is None else seconds(of.shuffled_s.value)
-
-
 def _quantile(latency_s: float | None) -> str | None:
     return None if latency_s is None else seconds(latency_s)
 
@@ -97,11 +85,14 @@ def _quantile(latency_s: float | None) -> str | None:
 _MIXES: Sequence[Column[Mix]] = (
     Column("model", lambda of: of.model, left=True),
     Column("where", lambda of: place_of(of.setting), left=True),
-    Column("mean", _mean),
-    Column("interval", _mean_interval),
+    Column("mean", lambda of: None if of.mean_s is None else seconds(of.mean_s.value)),
+    Column("interval", lambda of: None if of.mean_s is None else uncertainty_text(of.mean_s)),
     Column("p50", lambda of: _quantile(of.p50_s)),
     Column("p99", lambda of: _quantile(of.p99_s)),
-    Column("in random order", _shuffled),
+    Column(
+        "in random order",
+        lambda of: None if of.shuffled_s is None else seconds(of.shuffled_s.value),
+    ),
 )
 
 
@@ -158,7 +149,6 @@ def prediction_parts(of: ModelPredictions, *, every: bool = False) -> list[Rende
 
 
 def _others(of: ModelPredictions, *, every: bool) -> list[str]:
-    """A line about models that the table leaves out; none if it has all."""
     more = 0 if every else len(of.estimated) - FEW
     return [f"{count_text(more, 'slower model')} not shown: add --all."] if more > 0 else []
 
@@ -199,7 +189,6 @@ def _grid(of: ModelPredictions) -> Table | None:
 
 
 def _text(cell: PredictedModel | None, best: Sequence[PredictedModel]) -> str:
-    """A latency with its interval."""
     if cell is None or cell.interval is None:
         return DASH
     text = f"{seconds(cell.latency_s.value)} {uncertainty_text(cell.latency_s)}"
@@ -207,7 +196,6 @@ def _text(cell: PredictedModel | None, best: Sequence[PredictedModel]) -> str:
 
 
 def _sample_text(cell: PredictedModel | None, best: Sequence[PredictedModel]) -> str:
-    """The latency for each sample."""
     if cell is None or cell.interval is None:
         return DASH
     return marked(seconds(cell.sample_s.value), is_among(cell, best))

@@ -36,11 +36,11 @@ _COLUMNS: Sequence[Column[Row]] = (
     Column(
         "system", lambda row: f"{row['name']}{' (here)' if row['this_host'] else ''}", left=True
     ),
-    Column("cores", lambda row: _cores(row)),
+    Column("cores", lambda row: _figure(row["identity"].get("physical_cores"))),
     Column("measured with", lambda row: _runtimes(row), left=True),
     Column("threads", lambda row: _threads(row)),
     Column("published", lambda row: "yes" if row["published"] else "no"),
-    Column("price/hour", lambda row: _price(row)),
+    Column("price/hour", lambda row: _figure(row.get("price_per_hour"))),
 )
 
 
@@ -65,9 +65,8 @@ def systems_details(
     return parts
 
 
-def _cores(row: Row) -> str | None:
-    cores = row["identity"].get("physical_cores")
-    return None if cores is None else str(cores)
+def _figure(value: float | None) -> str | None:
+    return None if value is None else f"{value:g}"
 
 
 def _runtimes(row: Row) -> str:
@@ -76,11 +75,6 @@ def _runtimes(row: Row) -> str:
 
 def _threads(row: Row) -> str:
     return ", ".join(map(str, sorted({runtime["threads"] for runtime in row["runtimes"]})))
-
-
-def _price(row: Row) -> str | None:
-    price = row.get("price_per_hour")
-    return None if price is None else f"{price:g}"
 
 
 def _target(runtime: Row) -> str:

@@ -76,7 +76,6 @@ _PREDICTED: Sequence[Column[tuple[str, Interval]]] = (
 
 
 def _table(result: TrainingResult) -> Table:
-    """A row for each seed, and one for the medians of the seeds that reached the accuracy."""
     table, median = table_of(result.runs, COLUMNS), result.medians
     if median.steps is not None:
         table.add_section()
@@ -95,7 +94,6 @@ def _table(result: TrainingResult) -> Table:
 
 
 def _validated(of: TrainingValidation) -> Iterator[str]:
-    """A line for each of the three checks."""
     if of.gradients_reason is not None:
         yield f"Gradients: not compared, since {of.gradients_reason}."
     else:
@@ -163,7 +161,6 @@ def _predicted(result: TrainingResult) -> str:
 
 
 def _trained(result: TrainingResult) -> str:
-    """How many seeds reached the accuracy, after how many epochs, and how long that took."""
     seeds, reached = len(result.trainings), result.reached_count
     goal = f"an accuracy of {result.until:g}"
     if not reached:

@@ -167,7 +167,6 @@ def latencies_s(arrivals_s: np.ndarray, instances: int, batch_s: np.ndarray) -> 
 
 
 def _single(arrivals_s: np.ndarray, instances: int, run_s: np.ndarray) -> np.ndarray:
-    """Ends of runs of single requests."""
     if instances == 1:
         # Lindley's recursion as a running maximum.
         work_s = np.cumsum(run_s)
