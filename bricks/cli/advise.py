@@ -251,7 +251,6 @@ class _DecidingModel:
     wall_s: float | None
 
     def line(self, words: Sequence[str]) -> str:
-        """The command for the models called ``words``."""
         return self.remedies.line(self.remedy, words) or ""
 
 

@@ -119,7 +119,6 @@ class _Reader:
         Thread(target=_fulfil, args=(begun, self._read(options)), daemon=True).start()
 
     def __call__(self, setting: Setting) -> Sequence[Model | Unread]:
-        """The models for a setting."""
         key = _key(setting)
         if key not in self._models:
             begun = self._begun.pop(key, None)

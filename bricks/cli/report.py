@@ -292,7 +292,6 @@ def _read(options: CommonOptions) -> ReadModels | None:
 def _shown(
     view: SurveyedTarget, here: Target, options: CommonOptions, words: Mapping[str, str]
 ) -> dict[str, ShownEstimate]:
-    """The estimates of a target by model digest; ``words`` name models of the command line."""
     remedies = Remedies.on(view.target, here, "report", options)
 
     def word(plan: Plan) -> str | None:

@@ -104,7 +104,6 @@ def build(
 
 
 def _refuse_oversized(model: Model, graph: Graph, names: Iterable[str]) -> None:
-    """Raise :class:`ModelError` if one of the values ``names`` is larger than any host's memory."""
     for name in names:
         if not graph.types[name].sensible:
             raise ModelError(

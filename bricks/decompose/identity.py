@@ -253,7 +253,6 @@ class Cutter:
         )
 
     def _note(self, model: onnx.ModelProto, writer: PieceWriter, chosen: Sequence[int]) -> None:
-        """Write facts about values and kernels of the nodes ``chosen`` to the model's metadata."""
         protos = [self.graph.nodes[i] for i in chosen]
         # Denormals slow down any arithmetic; other values decide the latency of some operators.
         sketches = dict(self._denormal(writer.outside))

@@ -20,7 +20,7 @@ from onnx import numpy_helper
 
 from bricks.decompose.canonical import Edge, SearchBudget, canonical_order
 from bricks.errors import ModelError
-from bricks.graph.payload import is_referenced, type_of
+from bricks.graph.payload import TENSOR_ATTRIBUTES, is_referenced, type_of
 from bricks.graph.topology import default_domain, located_subgraphs, used_values
 from bricks.operators.dependence import value_counts
 
@@ -147,16 +147,7 @@ def type_bytes(value: onnx.ValueInfoProto) -> bytes:
 
 DTYPE_NUMBER = dict(onnx.TensorProto.DataType.items())
 
-_TENSORS = frozenset(
-    {
-        onnx.AttributeProto.TENSOR,
-        onnx.AttributeProto.TENSORS,
-        onnx.AttributeProto.SPARSE_TENSOR,
-        onnx.AttributeProto.SPARSE_TENSORS,
-        onnx.AttributeProto.TYPE_PROTO,
-        onnx.AttributeProto.TYPE_PROTOS,
-    }
-)
+_TENSORS = TENSOR_ATTRIBUTES | {onnx.AttributeProto.TYPE_PROTO, onnx.AttributeProto.TYPE_PROTOS}
 _GRAPHS = frozenset({onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS})
 
 

@@ -247,7 +247,6 @@ class _Binding:
         return types, self._changed
 
     def _known(self, dims: Sequence[int | str] | None) -> list[int | str] | None:
-        """Return ``dims`` with the sizes of all bound symbols."""
         if dims is None:
             return None
         return [self._bound.get(d, (d, ""))[0] if isinstance(d, str) else d for d in dims]

@@ -252,7 +252,6 @@ class Sketch:
         return values.reshape(random.shape)
 
     def _ascending(self, random: np.ndarray) -> np.ndarray:
-        """Return as many sorted values of the sketched distribution as ``random`` has."""
         if self.quantiles is None:
             values = np.sort(np.ravel(random)).astype(np.float64)
         else:

@@ -256,9 +256,10 @@ class _UseFollower:
 
     def __init__(self, graph: Graph) -> None:
         self._uses: dict[str, list[tuple[onnx.NodeProto, int]]] = {}
-        for node in _with_inner(graph.nodes):
-            for index, name in enumerate(node.input):
-                self._uses.setdefault(name, []).append((node, index))
+        for outer in graph.nodes:
+            for node in (outer, *inner_nodes(outer)):
+                for index, name in enumerate(node.input):
+                    self._uses.setdefault(name, []).append((node, index))
         self._graph = graph
         self._steps_left = _ALL_STEPS
 
@@ -346,12 +347,6 @@ class _UseFollower:
         if values.dtype.kind not in "iu" or not values.size:
             return None
         return int(values.min()), int(values.max())
-
-
-def _with_inner(nodes: Collection[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    for node in nodes:
-        yield node
-        yield from inner_nodes(node)
 
 
 # Lengths that data decide differ from run to run, as in a server; those of one rotation by so

@@ -136,7 +136,10 @@ def explanation_answer(of: ExplainedModel, target: Target, here: Target) -> str:
     place = "this machine" if target.system.key == here.system.key else target.system.name
     if isinstance(of.estimate, Estimate) and of.estimate.device is not None:
         return printable(f"{spent}, {limits_text(of.estimate.device)}.")
-    return printable(f"{spent}{_roofline(costliest, place)}{_gained(of.gains)}.")
+    gain, gained = largest(of.gains), ""
+    if gain is not None:
+        gained = f"; {replaced_by(gain)} would gain {gain_text(gain)}"
+    return printable(f"{spent}{_roofline(costliest, place)}{gained}.")
 
 
 def explanation_answers(models: Sequence[ExplainedModel], target: Target, here: Target) -> str:
@@ -149,13 +152,6 @@ def _roofline(of: OperatorTime, place: str) -> str:
         return ""
     roof = "peak" if of.bound == "compute" else "bandwidth"
     return f", at {percent(min(_WHOLE, of.peak_share), 0)} of {place}'s {roof}"
-
-
-def _gained(gains: Sequence[Gain]) -> str:
-    gain = largest(gains)
-    if gain is None:
-        return ""
-    return f"; {replaced_by(gain)} would gain {gain_text(gain)}"
 
 
 def replaced_by(gain: Gain) -> str:

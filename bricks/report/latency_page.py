@@ -75,6 +75,8 @@ def _single_values(survey: LatencySurvey, shown: ShownEstimates) -> Values:
     view = survey.main
     model = view.models[0]
     estimate = shown.get(view.target.key, {}).get(model.plan.digest)
+    recomposed = model.recomposed
+    gaps = recomposed.gaps if isinstance(recomposed, IncompleteEstimate) else ()
     return {
         "title": printable(model.title),
         "places": _places(survey),
@@ -85,7 +87,7 @@ def _single_values(survey: LatencySurvey, shown: ShownEstimates) -> Values:
         "parts": [] if estimate is None else uncertainty_parts(estimate),
         "unmeasured": _unmeasured_bricks(view, model),
         "advice": None if estimate is None else advice_for(estimate),
-        "gaps": _gaps(model),
+        "gaps": [f"{gap.brick[:11]}, {gap.occurrences} ×: {printable(gap.reason)}" for gap in gaps],
         "bricks": view.costly[:_BRICKS],
         "all_bricks": len(view.costly),
         "facts": _target_facts(view),
@@ -141,7 +143,6 @@ def _measured_text(model: SurveyedModel) -> str | None:
 
 
 def _operators(model: SurveyedModel, most: int) -> list[Values]:
-    """The operators that take most of the time, and all others together."""
     longest = max((part.share for part in model.operators), default=1.0) or 1.0
     shown = [
         (printable(part.operator), part.occurrences, part.total_s, part.share)
@@ -208,12 +209,6 @@ def _unmeasured_bricks(view: SurveyedTarget, model: SurveyedModel) -> list[Value
         for share in shares
         if (share.predicted or share.published) and share.latency_s > 0
     ][:_UNCERTAIN]
-
-
-def _gaps(model: SurveyedModel) -> list[str]:
-    recomposed = model.recomposed
-    gaps = recomposed.gaps if isinstance(recomposed, IncompleteEstimate) else ()
-    return [f"{gap.brick[:11]}, {gap.occurrences} ×: {printable(gap.reason)}" for gap in gaps]
 
 
 def _target_facts(view: SurveyedTarget) -> Values:

@@ -280,7 +280,6 @@ def _of_page(result: OperatorResult) -> dict[str, Any]:
 
 
 def _map(run: OperatorRun) -> dict[str, Any] | None:
-    """The heat map of the output with the greatest error; None where there is none."""
     worst = None if isinstance(run.accuracy, Missing) else run.accuracy.worst
     if worst is None or not worst.heat_map:
         return None

@@ -249,7 +249,6 @@ def _laid(timeline: ModelTimeline) -> Iterator[Placed]:
 
 
 def _ran(profile: Profile) -> Iterator[Placed]:
-    """Thread and span of each node."""
     rows = Rows()
     for node in profile.nodes:
         place = rows.inside if node.inner else rows.place

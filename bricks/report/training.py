@@ -179,9 +179,14 @@ def _trained(result: TrainingResult) -> str:
 
 def training_remarks(result: TrainingResult) -> list[str]:
     """What the answer lacks, and how to get it."""
-    if result.runs:
-        return _of_runs(result)
     remarks = []
+    if result.runs:
+        if result.steps is not None:
+            least, most = result.steps["min"], result.steps["max"]
+            remarks.append(f"It took {least:g} to {most:g} steps: counted, not predicted.")
+        if not any(run.new_epochs for run in result.runs):
+            remarks.append("Nothing was trained: all epochs were kept; --again trains anew.")
+        return remarks
     if result.epoch_s is None:
         remarks.append(
             "It has no data of its own: add --samples-per-epoch N, and --epochs N for a run."
@@ -200,16 +205,6 @@ def training_remarks(result: TrainingResult) -> list[str]:
             f"{count_text(result.prediction.loading_processes, 'other process')} load data during"
             " steps, which the prediction counts as if they did not: it is too large."
         )
-    return remarks
-
-
-def _of_runs(result: TrainingResult) -> list[str]:
-    remarks = []
-    if result.steps is not None:
-        least, most = result.steps["min"], result.steps["max"]
-        remarks.append(f"It took {least:g} to {most:g} steps: counted, not predicted.")
-    if not any(run.new_epochs for run in result.runs):
-        remarks.append("Nothing was trained: all epochs were kept; --again trains anew.")
     return remarks
 
 

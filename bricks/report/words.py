@@ -217,7 +217,6 @@ def shapes_text(shapes: Sequence[str]) -> str:
 
 
 def _means(setting: Setting, dimensions: Collection[str]) -> Iterator[str]:
-    """The words that follow ``with``."""
     if "runtime" in dimensions:
         yield setting.runtime
     if "quantize" in dimensions:

@@ -242,7 +242,10 @@ class StepModel:
         """The seconds of each occurrence's kernels with the constants of ``model``."""
         cached_s = self.cached_s(model.cache)
         step_s = sum(cached_s)
-        work = {key: self._work(key) for key in self.states}
+        work = {
+            key: HalfWork(half_flops(self.bricks[key]), _sum_s(of.walk))
+            for key, of in self.states.items()
+        }
         clock = model.power.clock_share([work[k] for k in self.keys], step_s, self.accelerator)
         busy = [key for key in work if work[key].busy and not self.states[key].at_power_limit]
         slower = dict.fromkeys(busy, model.power.slowdown(clock))
@@ -253,9 +256,6 @@ class StepModel:
         spread_s = sum(of.spread_s for of in times if of is not None)
         error = model.uncertainty.error(spread_s / step_s if step_s else 0.0, clock)
         return StepDurations(calls_s, error, clock)
-
-    def _work(self, key: str) -> HalfWork:
-        return HalfWork(half_flops(self.bricks[key]), _sum_s(self.states[key].walk))
 
     def cached_s(self, model: CacheModel) -> list[float]:
         """Seconds of each occurrence's kernels with the cache in the state of a step."""

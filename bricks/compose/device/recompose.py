@@ -329,7 +329,6 @@ class _Step:
         return self._by_brick(sum(kernel.device_s for kernel in of) for of in self.kernels)
 
     def _by_brick(self, seconds: Iterable[float]) -> dict[str, float]:
-        """The sums of the ``seconds`` of occurrences, by their bricks."""
         sums_s = dict.fromkeys(self.basis.plan.counts, 0.0)
         for of, own_s in zip(self.basis.plan.occurrences, seconds, strict=True):
             sums_s[of.brick] += own_s

@@ -156,7 +156,7 @@ def _refusal(plan: Plan, runtime: Runtime, workers: int) -> str | None:
 
 
 def _memory_use(runtime: str) -> MemoryUse:
-    """The known use of memory of ``runtime``, which may be installed on other hosts only."""
+    # It may be installed on other hosts only.
     return next((o.memory for o in offers() if o.name == runtime), MemoryUse.UNPREDICTED)
 
 

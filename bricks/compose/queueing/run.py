@@ -196,7 +196,6 @@ _AT_ONCE = 64
 def _mean_of(
     own: np.ndarray, count: int, rng: np.random.Generator, draws: int = DRAWS
 ) -> np.ndarray:
-    """The mean of ``count`` draws from ``own``, ``draws`` times."""
     total = np.zeros(draws)
     for begin in range(0, count, _AT_ONCE):
         size = (min(_AT_ONCE, count - begin), draws)

@@ -132,11 +132,8 @@ def _attention_layer(data: CallTensor, heads: int) -> Iterator[KernelFeatures]:
     size, item_bytes = width // heads, data.item_bytes
     moved = 3 * data.elements * item_bytes, data.elements * item_bytes
     products = (MatrixProduct(batch * heads, length, size, 2 * length, tiled=False),)
-    sizes, precision = (
-        logs((batch * heads, length, length, size)),
-        PRECISION.get(data.dtype, "fp32"),
-    )
-    work = CallWork(products, precision, *moved, sizes, (data.dtype, "", ""))
+    precision, tags = PRECISION.get(data.dtype, "fp32"), (data.dtype, "", "")
+    work = CallWork(products, precision, *moved, logs((batch * heads, length, length, size)), tags)
     yield KernelFeatures("attention", "_scaled_dot_product_efficient_attention", work)
     yield _product(data.dtype, batch * length, width, width)
 
@@ -181,7 +178,6 @@ class _Window:
         return self.groups > 1 and self.terms == 1
 
     def padded(self, channels: int) -> int:
-        """The channels after padding."""
         step = max(1, int(_ALIGNED / self.item_bytes))
         return math.ceil(channels / step) * step
 
