@@ -33,10 +33,6 @@ _SERVING = "Serving"
 _LARGEST_BATCH, _MOST_INSTANCES = 64, 1024
 
 
-def _numbers(flag: str, text: str, *, most: int, what: str) -> Sequence[int]:
-    return whole_numbers_of(flag, text, most, what)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloOptions:
     """The SLO, and the rate of a server."""
@@ -70,23 +66,23 @@ class SettingOptions:
     threads: Sequence[int] | None = option(
         "Numbers of threads to try.",
         default=None, metavar="N,…", shown="all that are known", group=RUNNING,
-        read=partial(_numbers, most=MAX_THREADS, what="numbers of threads"),
+        read=partial(whole_numbers_of, most=MAX_THREADS, what="numbers of threads"),
     )  # fmt: skip
     batches: Sequence[int] | None = option(
         "Batch sizes of single runs to try.",
         default=None, flag="--batch", formerly="--batches", metavar="N,…",
         shown="the model's own", group=MODELS,
-        read=partial(_numbers, most=LARGEST_DIM, what="batch sizes"),
+        read=partial(whole_numbers_of, most=LARGEST_DIM, what="batch sizes"),
     )  # fmt: skip
     batching: Sequence[int] | None = option(
         "Largest batches of a server to try.",
         default=None, metavar="N,…", shown="1, and more up to 8 where they pay", group=_SERVING,
-        read=partial(_numbers, most=_LARGEST_BATCH, what="batch sizes"),
+        read=partial(whole_numbers_of, most=_LARGEST_BATCH, what="batch sizes"),
     )  # fmt: skip
     instances: Sequence[int] | None = option(
         "Instances of a server to try, each with its threads.",
         default=None, metavar="N,…", shown="as many as there are cores for", group=_SERVING,
-        read=partial(_numbers, most=_MOST_INSTANCES, what="numbers of instances"),
+        read=partial(whole_numbers_of, most=_MOST_INSTANCES, what="numbers of instances"),
     )  # fmt: skip
 
     def refuse(self, slo: SloOptions) -> None:

@@ -160,10 +160,6 @@ def _few(operators: Mapping[str, int]) -> str:
     return ", ".join(names) + (f" and {rest} other calls" if rest else "")
 
 
-def _numbers_of_threads(flag: str, text: str) -> Sequence[int]:
-    return whole_numbers_of(flag, text, MAX_THREADS, "numbers of threads")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishOptions:
     """The models and targets that are published, the cache of their results, and the folder."""
@@ -178,7 +174,8 @@ class PublishOptions:
     )  # fmt: skip
     threads: Sequence[int] = option(
         "Numbers of threads, each a target.",
-        default=(1, 2), metavar="1,2", shown="1,2", read=_numbers_of_threads,
+        default=(1, 2), metavar="1,2", shown="1,2",
+        read=partial(whole_numbers_of, most=MAX_THREADS, what="numbers of threads"),
     )  # fmt: skip
     runtime: str = option(
         "What executes models.", default=RUNTIME, metavar="NAME", values="runtimes"

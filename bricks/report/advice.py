@@ -10,7 +10,7 @@ from bricks.analysis.advice import AdvisedSetting, NoSetting, SloAdvice
 from bricks.compose.slo import MeetsSlo
 from bricks.errors import printable
 from bricks.report.agreement import agreement_remarks, differing
-from bricks.report.tables import Column, seconds, table_of
+from bricks.report.tables import Column, part_column, seconds, table_of
 from bricks.report.words import (
     count_text,
     listed,
@@ -56,16 +56,13 @@ def _columns(advice: SloAdvice) -> Sequence[Column[AdvisedSetting]]:
         Column("model", lambda row: row.model, left=True),
         Column("system", lambda row: names[row.target.system.name], left=True),
         Column("threads", _threads),
-        Column("batch", lambda row: None if row.batch is None else str(row.batch)),
+        part_column("batch", lambda row: row.batch, str),
         Column(
             latency, lambda row: f"{seconds(row.latency_s.value)} {uncertainty_text(row.latency_s)}"
         ),
-        Column("hosts", lambda row: None if row.hosts is None else hosts_text(row.hosts)),
+        part_column("hosts", lambda row: row.hosts, hosts_text),
         Column("meets SLO", lambda row: row.meets_slo.value),
-        Column(
-            "cost/million",
-            lambda row: None if row.cost_per_million is None else f"{row.cost_per_million:.3g}",
-        ),
+        part_column("cost/million", lambda row: row.cost_per_million, "{:.3g}".format),
     ]
 
 

@@ -11,7 +11,16 @@ from bricks.compose.device.collectives import HOST_CALLS
 from bricks.compose.lanes import DEVICE
 from bricks.errors import printable
 from bricks.network.times import PUBLISHED
-from bricks.report.tables import Column, assumed_launching, number, percent, seconds, size, table_of
+from bricks.report.tables import (
+    Column,
+    assumed_launching,
+    number,
+    part_column,
+    percent,
+    seconds,
+    size,
+    table_of,
+)
 from bricks.report.words import (
     FigureRow,
     count_text,
@@ -86,13 +95,8 @@ def _columns(result: LlmResult) -> list[Column[GenerationResult]]:
 _WEIGHTS: Column[GenerationResult] = Column("weights", lambda row: size(row.memory.weight_bytes))
 _GPU: Sequence[Column[GenerationResult]] = (
     Column("limit", lambda row: row.limited_by, left=True),
-    Column(
-        "CUDA graph",
-        lambda row: (
-            None
-            if row.graph_tokens_per_s is None
-            else token_rate_text(row.graph_tokens_per_s.value)
-        ),
+    part_column(
+        "CUDA graph", lambda row: row.graph_tokens_per_s, lambda rate: token_rate_text(rate.value)
     ),
 )
 

@@ -19,6 +19,7 @@ from bricks.report.tables import (
     cells_of,
     duration,
     number,
+    part_column,
     percent,
     seconds,
     size,
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from bricks.compose.lanes import LaneSpan
-    from bricks.studies.scaling.result import CheckedStep
     from bricks.units.interval import Interval
 
 STRATEGY: Column[ScalePoint] = Column("strategy", lambda point: point.strategy, left=True)
@@ -64,12 +64,12 @@ _RANKS: Column[ScalePoint] = Column("ranks", lambda point: str(point.ranks))
 _TIMES: Sequence[Column[ScalePoint]] = (
     Column("step", lambda point: seconds(point.step_s.value)),
     Column("±", lambda point: uncertainty_text(point.step_s)),
-    Column("epoch", lambda point: _long(point.epoch_s)),
-    Column("run", lambda point: _long(point.run_s)),
+    part_column("epoch", lambda point: point.epoch_s, lambda of: duration(of.value)),
+    part_column("run", lambda point: point.run_s, lambda of: duration(of.value)),
     Column("samples/s", lambda point: f"{point.samples_per_s.value:.4g}"),
     Column("efficiency", lambda point: percent(point.efficiency.value, 0)),
-    Column("measured", lambda point: _checked(point, lambda checked: seconds(checked.step_s))),
-    Column("ratio", lambda point: _checked(point, lambda _: number(point.ratio, 3))),
+    part_column("measured", lambda point: point.checked, lambda of: seconds(of.step_s)),
+    Column("ratio", lambda point: number(point.ratio, 3) if point.checked is not None else None),
 )
 
 _DETAILS: Sequence[Column[ScalePoint]] = (
@@ -79,7 +79,7 @@ _DETAILS: Sequence[Column[ScalePoint]] = (
         lambda point: _sent(point, seconds(point.exposed_communication_s.value)),
     ),
     Column("sent", lambda point: _sent(point, size(point.bytes_sent))),
-    Column("cost/epoch", lambda point: _cost(point.cost_per_epoch)),
+    part_column("cost/epoch", lambda of: of.cost_per_epoch, lambda cost: number(cost.value, 4)),
 )
 
 # All columns, for pages.
@@ -89,14 +89,6 @@ COLUMNS: Sequence[Column[ScalePoint]] = (_RANKS, *_TIMES, *_DETAILS)
 def _sent(point: ScalePoint, text: str) -> str:
     """``text`` for several ranks; a dash for a single rank, which sends nothing."""
     return text if point.ranks > 1 else DASH
-
-
-def _cost(cost: Interval | None) -> str | None:
-    return None if cost is None else number(cost.value, 4)
-
-
-def _checked(point: ScalePoint, text: Callable[[CheckedStep], str]) -> str | None:
-    return None if point.checked is None else text(point.checked)
 
 
 def scaling_parts(result: ScalingResult) -> list[RenderableType]:
@@ -116,10 +108,6 @@ def scaling_details(result: ScalingResult) -> list[RenderableType]:
         f"Ranks are of {system}, {runtime_text(result.target)}.",
         *_origins(points), *_pays(result), *_shared_host(result),
     ]  # fmt: skip
-
-
-def _long(of: Interval | None) -> str | None:
-    return None if of is None else duration(of.value)
 
 
 def _named(result: ScalingResult) -> list[Column[ScalePoint]]:

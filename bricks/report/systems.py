@@ -18,6 +18,7 @@ from bricks.report.tables import (
     Column,
     facts_table,
     number,
+    part_column,
     percent,
     seconds,
     size,
@@ -36,11 +37,11 @@ _COLUMNS: Sequence[Column[Row]] = (
     Column(
         "system", lambda row: f"{row['name']}{' (here)' if row['this_host'] else ''}", left=True
     ),
-    Column("cores", lambda row: _figure(row["identity"].get("physical_cores"))),
+    part_column("cores", lambda row: row["identity"].get("physical_cores"), str),
     Column("measured with", lambda row: _runtimes(row), left=True),
     Column("threads", lambda row: _threads(row)),
     Column("published", lambda row: "yes" if row["published"] else "no"),
-    Column("price/hour", lambda row: _figure(row.get("price_per_hour"))),
+    part_column("price/hour", lambda row: row.get("price_per_hour"), "{:g}".format),
 )
 
 
@@ -63,10 +64,6 @@ def systems_details(
         parts += ["", f"{row['name']} ({row['key']}){called}:"]
         parts += [f"  {_target(runtime)}" for runtime in row["runtimes"]]
     return parts
-
-
-def _figure(value: float | None) -> str | None:
-    return None if value is None else f"{value:g}"
 
 
 def _runtimes(row: Row) -> str:
