@@ -174,7 +174,20 @@ def _inferred_graph(model: Model, proto: onnx.ModelProto, known: dict[str, Value
     types.update(_inferred(inferred, model.name))
     types.update(known)
     _drop_unused_outputs(proto, types)
-    _check_complete(proto.graph, types, model.name)
+    missing = [
+        (name, node)
+        for node in proto.graph.node
+        for name in node.output
+        if name and name not in types
+    ]
+    if missing:
+        name, node = missing[0]
+        more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
+        raise OpenShapes(
+            f"{model.name}: the shape of value '{name}' of node {label(node)} stays open{more}:"
+            " it depends on data, or on an operator that onnx does not know",
+            tuple(name for name, _ in missing),
+        )
     return Graph(
         nodes=tuple(proto.graph.node),
         inputs=tuple(name for name, _ in model.inputs),
@@ -242,17 +255,3 @@ def _drop_unused_outputs(proto: onnx.ModelProto, types: Mapping[str, ValueType])
                 node.output[i] = ""
         while node.output and not node.output[-1]:
             del node.output[-1]
-
-
-def _check_complete(graph: onnx.GraphProto, types: Mapping[str, ValueType], file: str) -> None:
-    missing = [
-        (name, node) for node in graph.node for name in node.output if name and name not in types
-    ]
-    if missing:
-        name, node = missing[0]
-        more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
-        raise OpenShapes(
-            f"{file}: the shape of value '{name}' of node {label(node)} stays open{more}:"
-            " it depends on data, or on an operator that onnx does not know",
-            tuple(name for name, _ in missing),
-        )

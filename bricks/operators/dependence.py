@@ -48,14 +48,6 @@ def branches_on_values(operator: Operator) -> bool:
     return any(dependence.decisive for dependence in operator.values)
 
 
-def values_decide(nodes: Iterable[onnx.NodeProto]) -> bool:
-    """Whether the work of a model of these ``nodes`` depends on its weights and inputs."""
-    nodes = list(nodes)
-    rows = (operator_of(node) for node in nodes if not is_call(node))
-    deciding = any(not dependence.large_table for row in rows for dependence in row.values)
-    return deciding or bool(conditional_loops(nodes))
-
-
 def data_of(graph: Graph, specified: Collection[str] = ()) -> set[str]:
     """The values that depend on the data of inputs, other than ``specified`` ones."""
     data = set(graph.inputs).difference(specified)
@@ -97,7 +89,9 @@ def choosing_weights(graph: Graph) -> set[str]:
 
 def data_decides(proto: onnx.ModelProto) -> bool:
     """Whether the work of a model depends on its weights and inputs, by values or by branches."""
-    if values_decide(proto.graph.node):
+    rows = (operator_of(node) for node in proto.graph.node if not is_call(node))
+    deciding = any(not dependence.large_table for row in rows for dependence in row.values)
+    if deciding or conditional_loops(proto.graph.node):
         return True
     graph = graph_of(proto)
     return bool(branches_on_data(graph)) or bool(choosing_weights(graph))

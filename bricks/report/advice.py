@@ -149,7 +149,10 @@ def _named(advice: SloAdvice, candidates: Sequence[Candidate]) -> Iterator[str]:
     undecided = [of for of in candidates if of.undecided]
     yield from _undecided(advice, undecided, bound)
     if missing := [of for of in candidates if of.meets_slo is MeetsSlo.NO]:
-        yield _missing(missing, bound if not undecided else "") + _nowhere(candidates)
+        place, systems = "", _systems(candidates)
+        if len(missing) == len(candidates):
+            place = f" on {printable(*systems)}" if len(systems) == 1 else " on any known system"
+        yield _missing(missing, bound if not undecided else "") + place
 
 
 def _meeting(group: Sequence[Candidate], hosts: int, bound: str) -> str:
@@ -171,13 +174,6 @@ def _place(group: Sequence[Candidate], candidates: Sequence[Candidate]) -> str:
         return f" on {name}"
     priced = all(of.best is not None and of.best.cost_per_million is not None for of in group)
     return f", {'cheapest' if priced else 'fastest'} on {name}"
-
-
-def _nowhere(candidates: Sequence[Candidate]) -> str:
-    if any(of.meets_slo is not MeetsSlo.NO for of in candidates):
-        return ""
-    systems = _systems(candidates)
-    return f" on {printable(*systems)}" if len(systems) == 1 else " on any known system"
 
 
 def _systems(candidates: Sequence[Candidate]) -> set[str]:

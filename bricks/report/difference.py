@@ -71,8 +71,17 @@ def _head(diff: TargetDiff) -> Iterator[str]:
     yield _counts_of_changes(of.bricks)
     if of.common is not None:
         yield _common(of.common)
-    for doubt in (_sampled_once, _disturbed):
-        yield from doubt(of.bricks)
+    if once := sum(min(brick.rounds) == 1 for brick in of.bricks):
+        yield (
+            f"{once} of the bricks were sampled in one round only on a side, which proves little:"
+            " a smaller --precision for 'bricks measure' samples them more often."
+        )
+    if disturbed := sum(brick.disturbed for brick in of.bricks):
+        yield (
+            f"{disturbed} of the bricks were sampled on a side only while others kept the"
+            " processors busy, which proves little: measure again when the host is quiet, in"
+            " another --cache."
+        )
     for side, names in (("old", diff.only_old), ("new", diff.only_new)):
         if names:
             only = names_text(names, _MAX_PARTS)
@@ -99,30 +108,21 @@ def _common(common: CommonChange) -> str:
     )
 
 
-def _sampled_once(bricks: Sequence[BrickDifference]) -> Iterator[str]:
-    if once := sum(min(brick.rounds) == 1 for brick in bricks):
-        yield (
-            f"{once} of the bricks were sampled in one round only on a side, which proves little:"
-            " a smaller --precision for 'bricks measure' samples them more often."
-        )
-
-
-def _disturbed(bricks: Sequence[BrickDifference]) -> Iterator[str]:
-    if disturbed := sum(brick.disturbed for brick in bricks):
-        yield (
-            f"{disturbed} of the bricks were sampled on a side only while others kept the"
-            " processors busy, which proves little: measure again when the host is quiet, in"
-            " another --cache."
-        )
-
-
 def _models(of: Difference) -> Iterator[RenderableType]:
     if of.models:
         yield ""
         yield table_of(of.models, _model_columns(of.common))
     for model in of.models:
-        for note in (_predicted, _while_disturbed, _replaced):
-            yield from note(model)
+        yield from _predicted(model)
+        yield from _while_disturbed(model)
+        if model.gone_s or model.come_s:
+            removed = sum(not part.new_occurrences for part in model.contributions)
+            added = sum(not part.old_occurrences for part in model.contributions)
+            yield (
+                f"{model.model}: the executed graphs differ: {count_text(removed, 'brick')} that"
+                f" took {seconds(model.gone_s)} were replaced by {count_text(added, 'brick')} that"
+                f" take {seconds(model.come_s)}."
+            )
 
 
 def _bricks(of: Difference) -> Iterator[RenderableType]:
@@ -219,17 +219,6 @@ def _while_disturbed(model: ModelDifference) -> Iterator[str]:
         yield (
             f"{model.model}: {percent(model.disturbed_share, 0)} of it was only measured"
             " while others kept the processors busy: measure again when the host is quiet."
-        )
-
-
-def _replaced(model: ModelDifference) -> Iterator[str]:
-    if model.gone_s or model.come_s:
-        removed = sum(not part.new_occurrences for part in model.contributions)
-        added = sum(not part.old_occurrences for part in model.contributions)
-        yield (
-            f"{model.model}: the executed graphs differ: {count_text(removed, 'brick')} that took"
-            f" {seconds(model.gone_s)} were replaced by {count_text(added, 'brick')} that take"
-            f" {seconds(model.come_s)}."
         )
 
 
