@@ -33,10 +33,6 @@ _SERVING = "Serving"
 _LARGEST_BATCH, _MOST_INSTANCES = 64, 1024
 
 
-def _numbers(flag: str, text: str, *, most: int, what: str) -> Sequence[int]:
-    return whole_numbers_of(flag, text, most, what)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloOptions:
     """The SLO, and the rate of a server."""
@@ -70,23 +66,23 @@ class SettingOptions:
     threads: Sequence[int] | None = option(
         "Numbers of threads to try.",
         default=None, metavar="N,…", shown="all that are known", group=RUNNING,
-        read=partial(_numbers, most=MAX_THREADS, what="numbers of threads"),
+        read=partial(whole_numbers_of, most=MAX_THREADS, what="numbers of threads"),
     )  # fmt: skip
     batches: Sequence[int] | None = option(
         "Batch sizes of single runs to try.",
         default=None, flag="--batch", formerly="--batches", metavar="N,…",
         shown="the model's own", group=MODELS,
-        read=partial(_numbers, most=LARGEST_DIM, what="batch sizes"),
+        read=partial(whole_numbers_of, most=LARGEST_DIM, what="batch sizes"),
     )  # fmt: skip
     batching: Sequence[int] | None = option(
         "Largest batches of a server to try.",
         default=None, metavar="N,…", shown="1, and more up to 8 where they pay", group=_SERVING,
-        read=partial(_numbers, most=_LARGEST_BATCH, what="batch sizes"),
+        read=partial(whole_numbers_of, most=_LARGEST_BATCH, what="batch sizes"),
     )  # fmt: skip
     instances: Sequence[int] | None = option(
         "Instances of a server to try, each with its threads.",
         default=None, metavar="N,…", shown="as many as there are cores for", group=_SERVING,
-        read=partial(_numbers, most=_MOST_INSTANCES, what="numbers of instances"),
+        read=partial(whole_numbers_of, most=_MOST_INSTANCES, what="numbers of instances"),
     )  # fmt: skip
 
     def refuse(self, slo: SloOptions) -> None:
@@ -150,7 +146,6 @@ def advise(
 
 
 def _names(settings: SettingOptions) -> Sequence[str]:
-    """The names of the systems that are asked about; none for all."""
     return () if settings.systems in (None, ("all",)) else settings.systems or ()
 
 
@@ -187,22 +182,17 @@ def _question(slo: SloOptions, settings: SettingOptions, known: Sequence[Target]
 def _models(
     workspace: Workspace, options: SurveyOptions, question: Question
 ) -> Sequence[CandidateModel]:
-    """The models of the command line, read with the first batch that is tried."""
     from bricks.analysis.advising import CandidateModel
 
-    first = _first_batch(question)
+    first: int | None = 1
+    if question.qps is None:
+        first = None if question.batches is None else question.batches[0]
     read = read_all(_sized(options, first))
     return [
         CandidateModel(model.name, partial(_read, options, model, first, word), word)
         for model in decomposed(workspace, read.models)
         for word in (read.word(model),)
     ]
-
-
-def _first_batch(question: Question) -> int | None:
-    if question.qps is not None:
-        return 1
-    return None if question.batches is None else question.batches[0]
 
 
 def _sized(options: SurveyOptions, batch: int | None, **models: Any) -> SurveyOptions:
@@ -216,7 +206,6 @@ def _read(
     word: str | None,
     batch: int | None,
 ) -> Model | Unread:
-    """``model``, which was read with its ``first`` batch, with another ``batch``."""
     if batch == first or word is None:
         return model
     again = read_all(_sized(options, batch, words=[word])).models
@@ -229,7 +218,6 @@ def _deciding(
     models: Sequence[CandidateModel],
     candidates: Sequence[Candidate],
 ) -> Iterator[Deciding]:
-    """The commands that decide the undecided of ``candidates``, those of one kind as one."""
     from bricks.analysis.advice import Deciding
 
     by_name = {model.name: model for model in models}
@@ -259,7 +247,6 @@ class _DecidingModel:
     wall_s: float | None
 
     def line(self, words: Sequence[str]) -> str:
-        """The command for the models called ``words``."""
         return self.remedies.line(self.remedy, words) or ""
 
 

@@ -74,7 +74,6 @@ def install(runtime: RuntimeName, output: OutputOptions) -> None:
 
 
 def _environment(name: str) -> Environment | None:
-    """Return the environment that the runtime needs; None also if its package cannot be loaded."""
     from bricks.backends import offer
 
     try:

@@ -25,7 +25,6 @@ from bricks.units.quantities import whole_numbers_of
 if TYPE_CHECKING:
     from bricks.backends.offer import Offer
     from bricks.backends.profiler_trace import TraceFormat
-    from bricks.decompose.plan import Brick
     from bricks.session.trace_import import DecomposedOn, ImportedTrace
     from bricks.store import Store
     from bricks.system import Runtime
@@ -94,7 +93,6 @@ def import_trace(
 def _opened(
     offer: Offer, asked: TraceOptions, output: CacheOptions
 ) -> Iterator[tuple[Store, DecomposedOn | None]]:
-    """The cache, and the model that ran if one is named."""
     from bricks.session.options import Options
     from bricks.session.trace_import import decomposed_on
     from bricks.store import Store
@@ -156,15 +154,10 @@ WHY = {
 
 
 def _few(operators: Mapping[str, int]) -> str:
-    """The most frequent operators, with the number of their calls."""
     most = sorted(operators.items(), key=lambda entry: (-entry[1], entry[0]))
     names = [f"{count} × {name}" for name, count in most[:_MOST]]
     rest = sum(count for _, count in most[_MOST:])
     return ", ".join(names) + (f" and {rest} other calls" if rest else "")
-
-
-def _numbers_of_threads(flag: str, text: str) -> Sequence[int]:
-    return whole_numbers_of(flag, text, MAX_THREADS, "numbers of threads")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +174,8 @@ class PublishOptions:
     )  # fmt: skip
     threads: Sequence[int] = option(
         "Numbers of threads, each a target.",
-        default=(1, 2), metavar="1,2", shown="1,2", read=_numbers_of_threads,
+        default=(1, 2), metavar="1,2", shown="1,2",
+        read=partial(whole_numbers_of, most=MAX_THREADS, what="numbers of threads"),
     )  # fmt: skip
     runtime: str = option(
         "What executes models.", default=RUNTIME, metavar="NAME", values="runtimes"
@@ -290,8 +284,10 @@ def verify(output: CacheOptions) -> None:
 
     Example: bricks cache verify
     """
+    from bricks.decompose.identity import key_of
+
     with existing_store(output.cache) as store:
-        problems = store.contents.verify(rekey=_rekey)
+        problems = store.contents.verify(rekey=lambda brick: key_of(brick.model))
         path = store.path
     advice = _advice(path) if problems else None
     if output.json:
@@ -374,17 +370,9 @@ app.command()(publish)
 
 
 def _advice(path: str) -> str:
-    """The remedy for a damaged cache."""
     if "://" in path:
         return f"to go on, restore {path} from a backup, or give another --cache"
     return (
         f"to go on, move {path} away (with {path}-wal and {path}-shm, if there are any), and put an"
         " older copy in its place or let 'bricks measure' begin a new one"
     )
-
-
-def _rekey(brick: Brick) -> str:
-    """The key that a stored brick should have."""
-    from bricks.decompose.identity import key_of
-
-    return key_of(brick.model)

@@ -6,7 +6,7 @@ The only module that turns a field of options into a parameter of Typer. Must no
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from typing import Annotated, Any, get_type_hints
 
@@ -53,7 +53,9 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     """
     hints = get_type_hints(function, include_extras=True)
     own = {
-        name: _own_parameters(parameter, hints[name])
+        name: [*parameters_of(hints[name])]
+        if is_dataclass(hints[name])
+        else [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[name])]
         for name, parameter in inspect.signature(function).parameters.items()
     }
     owner = {option.name: name for name, options in own.items() for option in options}
@@ -70,13 +72,6 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         function(**arguments)
 
     return with_signature(called, function.__name__, function.__doc__, parameters)
-
-
-def _own_parameters(parameter: inspect.Parameter, kind: Any) -> Sequence[inspect.Parameter]:
-    """The options of a parameter that is a dataclass; else the parameter itself."""
-    if is_dataclass(kind):
-        return [*parameters_of(kind)]
-    return [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=kind)]
 
 
 def with_signature(
@@ -127,41 +122,31 @@ def _default(field: Field[Any]) -> Any:
 
 
 def _parameter(name: str, kind: Any, described: Option, default: Any) -> inspect.Parameter:
-    shown = described.shown
     if described.written is not str:
         kind = described.written
     if described.read is not None and default is not inspect.Parameter.empty:
         # A command has the text, the library its value; without a text the field's default stays.
         kind, default = described.written | None, None
-    annotation = Annotated[kind, _typer_parameter(name, described, shown)]
-    keyword = inspect.Parameter.KEYWORD_ONLY
+    facts: dict[str, Any] = {
+        "metavar": described.metavar, "help": described.help, "min": described.least,
+        "max": described.most, "show_default": described.shown,
+        "autocompletion": _completer(described), "rich_help_panel": described.group,
+        "envvar": described.variable, "callback": described.check,
+    }  # fmt: skip
+    flags = [flag_of(name), *([] if described.short is None else [described.short])]
+    typed = typer.Argument(**facts) if described.argument else typer.Option(*flags, **facts)
+    annotation, keyword = Annotated[kind, typed], inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(name, keyword, default=default, annotation=annotation)
 
 
 def _hidden(described: Option, kind: Any) -> inspect.Parameter:
     """The parameter of an option's earlier flag, which neither help nor completion shows."""
     assert described.formerly is not None
-    name, kind = name_of_flag(described.formerly), _written(kind, described)
+    name = name_of_flag(described.formerly)
+    kind = kind if described.read is None else described.written | None
     annotation = Annotated[kind, typer.Option(described.formerly, hidden=True)]
     keyword = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(name, keyword, default=None, annotation=annotation)
-
-
-def _written(kind: Any, described: Option) -> Any:
-    """The type of the typed value of an option whose field has the type ``kind``."""
-    return kind if described.read is None else described.written | None
-
-
-def _typer_parameter(name: str, of: Option, shown: str | bool) -> Any:
-    described: dict[str, Any] = {
-        "metavar": of.metavar, "help": of.help, "min": of.least, "max": of.most,
-        "show_default": shown, "autocompletion": _completer(of), "rich_help_panel": of.group,
-        "envvar": of.variable, "callback": of.check,
-    }  # fmt: skip
-    if of.argument:
-        return typer.Argument(**described)
-    flags = [flag_of(name), *([] if of.short is None else [of.short])]
-    return typer.Option(*flags, **described)
 
 
 def _completer(of: Option) -> Any:

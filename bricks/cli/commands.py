@@ -98,7 +98,6 @@ class LazyCommands(Mapping[str, Any]):
         return self._built[name]
 
     def _now(self, name: str, *below: str) -> Any:
-        """The command that these words call."""
         command = self[name]
         for word in below:
             command = command.commands[word]

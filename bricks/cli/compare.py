@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,16 @@ def compare(options: EstimateOptions, detail: DetailOptions) -> None:
 
     Example: bricks compare models/ --threads 1
     """
-    from bricks.report.prediction import comparison_answer
+    from bricks.report.agreement import agreement_remarks, unknown_agreements
+    from bricks.report.prediction import (
+        comparison_answer,
+        comparison_remarks,
+        comparison_table,
+        quota_remarks,
+    )
+    from bricks.report.tables import disturbance
+    from bricks.report.wide_intervals import estimate_lines
+    from bricks.studies.inference.result import ModelComparison
     from bricks.studies.inference.study import compare as compare_models
     from bricks.units.facts import json_of
 
@@ -40,8 +49,6 @@ def compare(options: EstimateOptions, detail: DetailOptions) -> None:
                 warn_of_denormals(model)
         result = compare_models(workspace, models)
     words = list(map(read.word, models))
-    from bricks.studies.inference.result import ModelComparison
-
     remedies = Remedies("compare", options)
     shown = [
         remedies.shown(row.model, row.estimate, word) if isinstance(row, ModelComparison) else None
@@ -53,7 +60,24 @@ def compare(options: EstimateOptions, detail: DetailOptions) -> None:
     elif result.compared:
         estimates = [estimate for estimate in shown if estimate is not None]
         named = {row.model: word for row, word in zip(result.rows, words, strict=True) if word}
-        _show(answer, result, estimates, named, every=detail.every)
+        summary, *details = comparison_remarks(result)
+        throttled = [
+            line
+            for row in result.compared
+            for line in quota_remarks(row.model, row.estimate.latency_s, result.target)
+        ]
+        differing = agreement_remarks(result.agreements, named, result.target.runtime.backend)
+        remarks = [
+            *differing,
+            *estimate_lines(estimates),
+            *throttled,
+            *disturbance(result),
+            summary,
+        ]
+        remarks += [*details, *unknown_agreements(result.agreements)] if detail.every else []
+        if not result.new_models and not any(row.new_bricks for row in result.rows):
+            remarks.append("Nothing was run: all latencies were in the cache.")
+        show_answer(answer, comparison_table(result), remarks=remarks, every=detail.every)
     finish(result.errors)
 
 
@@ -71,30 +95,3 @@ def _advised(result: Comparison, shown: Sequence[ShownEstimate | None]) -> Compa
             for row, of in rows
         ),
     )
-
-
-def _show(
-    answer: str,
-    result: Comparison,
-    shown: Sequence[ShownEstimate],
-    words: Mapping[str, str],
-    *,
-    every: bool,
-) -> None:
-    from bricks.report.agreement import agreement_remarks, unknown_agreements
-    from bricks.report.prediction import comparison_remarks, comparison_table, quota_remarks
-    from bricks.report.tables import disturbance
-    from bricks.report.wide_intervals import estimate_lines
-
-    summary, *details = comparison_remarks(result)
-    throttled = [
-        line
-        for row in result.compared
-        for line in quota_remarks(row.model, row.estimate.latency_s, result.target)
-    ]
-    differing = agreement_remarks(result.agreements, words, result.target.runtime.backend)
-    remarks = [*differing, *estimate_lines(shown), *throttled, *disturbance(result), summary]
-    remarks += [*details, *unknown_agreements(result.agreements)] if every else []
-    if not result.new_models and not any(row.new_bricks for row in result.rows):
-        remarks.append("Nothing was run: all latencies were in the cache.")
-    show_answer(answer, comparison_table(result), remarks=remarks, every=every)

@@ -72,14 +72,10 @@ def _zoo(context: typer.Context) -> list[str]:
     return [entry.name for entry in (*entries(), *programs())]
 
 
-def _workloads(context: typer.Context) -> list[str]:
+def _trainable(context: typer.Context) -> list[str]:
     from bricks.zoo import trainings
 
-    return list(trainings())
-
-
-def _trainable(context: typer.Context) -> list[str]:
-    return [*_workloads(context), *_training_steps(context)]
+    return [*trainings(), *_training_steps(context)]
 
 
 def _training_steps(context: typer.Context) -> list[str]:

@@ -58,7 +58,9 @@ def _row(workspace: Workspace, result: DecomposedModel | Unread, verify: bool) -
     unknown = dict.fromkeys(("exact", "max_abs_difference")) if verify else {}
     rest: dict[str, Any] = {"assumed": [], "denormal_share": None}
     if isinstance(result, Unread):
-        return {"model": result.name, **_nothing(), **unknown, **rest, "error": result.error}
+        names = ("nodes", "bricks", "occurrences", "unique_share", "flops", "weight_bytes")
+        counts = dict.fromkeys(names)
+        return {"model": result.name, **counts, **unknown, **rest, "error": result.error}
     model, decomposition = result.model, result.decomposition
     facts = {"model": model.name, **_counts([decomposition]), **unknown, **rest, "error": None}
     # Imported here, so that the other commands need not import it.
@@ -90,11 +92,6 @@ def _verified(workspace: Workspace, model: Model) -> dict[str, Any]:
     elif not result.difference.finite:
         error = f"{model.name}: outputs hold no finite number, so equality proves nothing"
     return {**result.to_json(), "error": error}
-
-
-def _nothing() -> dict[str, None]:
-    names = ("nodes", "bricks", "occurrences", "unique_share", "flops", "weight_bytes")
-    return dict.fromkeys(names)
 
 
 def _counts(decompositions: list[Decomposition]) -> dict[str, Any]:

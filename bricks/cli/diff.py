@@ -154,7 +154,6 @@ def _options(
 
 
 def _errors(result: TargetDiff) -> list[str]:
-    """Reasons for exit status 1: incomparable models; with ``--fail-on``, slower ones."""
     errors = [model.error for model in result.difference.incomparable]
     return errors if result.fail_on is None else [*errors, *_failures(result, result.fail_on)]
 
@@ -270,7 +269,6 @@ def diff_versions(
 def _decomposable(
     pair: tuple[Workspace, Workspace], models: Sequence[Model | Unread]
 ) -> tuple[list[Model], list[Unread]]:
-    """The models that both versions run, and the others."""
     refused: list[Unread] = []
     for workspace in pair:
         results = list(decompositions(workspace, models))

@@ -134,7 +134,6 @@ def _explained(insight: Explainer, model: Model | Unread) -> ExplainedModel:
 def _show(
     of: ExplainedModel, estimate: ShownEstimate | None, target: Target, here: Target, *, every: bool
 ) -> None:
-    """Print the answer for one model, its operators, and what replacing them would gain."""
     from bricks.analysis.operator_times import operator_times
     from bricks.report.explanation import (
         detail_lines,
@@ -171,7 +170,6 @@ def _show(
 def _traced(
     workspace: Workspace, model: Model | Unread, target: Target, file: Path, *, run: bool
 ) -> dict[str, Any]:
-    """Write the model's trace; return its JSON object, with notes or an error."""
     from bricks.analysis.trace import traced
     from bricks.report.chakra import execution_trace
     from bricks.report.trace import trace_notes, trace_text
@@ -198,7 +196,12 @@ def explain_without(
 ) -> None:
     """Print the latency of each model without the nodes that the patterns in ``texts`` match."""
     from bricks.analysis.explain import Explainer
-    from bricks.report.gains import removal_answers
+    from bricks.report.gains import (
+        changes_table,
+        removal_answer,
+        removal_answers,
+        removal_remarks,
+    )
     from bricks.units.facts import json_of
 
     patterns = [name for text in texts for name in text.split(",") if name]
@@ -215,7 +218,11 @@ def explain_without(
     else:
         for of in found:
             if of.what_if is not None:
-                _show_removed(of, target, here, every=detail.every)
+                parts: list[Any] = []
+                if of.before is not None and of.after is not None:
+                    parts.append(changes_table(of.before, of.after, every=detail.every))
+                answer, remarks = removal_answer(of, target, here), removal_remarks(of)
+                show_answer(answer, *parts, remarks=remarks, every=detail.every)
     finish(dict.fromkeys(of.error for of in found if of.error is not None))
 
 
@@ -225,13 +232,3 @@ def _removed(insight: Explainer, model: Model | Unread, patterns: Sequence[str])
     if isinstance(model, Unread):
         return Removed(model.name, tuple(patterns), error=model.error)
     return removed(insight, model, patterns)
-
-
-def _show_removed(of: Removed, target: Target, here: Target, *, every: bool) -> None:
-    from bricks.report.gains import changes_table, removal_answer, removal_remarks
-
-    parts: list[Any] = []
-    if of.before is not None and of.after is not None:
-        parts.append(changes_table(of.before, of.after, every=every))
-    answer = removal_answer(of, target, here)
-    show_answer(answer, *parts, remarks=removal_remarks(of), every=every)

@@ -87,8 +87,10 @@ def generate(options: CommonOptions, suite: SuiteOptions) -> None:
         elif suite.portable is None:
             write_suite(out, models, **origin)
         occurrences = sum(len(cut.plan.occurrences) for _, cut in models)
-        counts = {"bricks": len(bricks), "occurrences": occurrences, "decoys": len(others)}
-        facts |= _file_facts(out) | counts
+        content = out.read_bytes()
+        digest = hashlib.sha256(content).hexdigest()
+        facts |= {"suite": str(out), "sha256": digest, "size_bytes": len(content)}
+        facts |= {"bricks": len(bricks), "occurrences": occurrences, "decoys": len(others)}
     answer = suite_answer(facts)
     if options.general.json:
         print_json({"answer": answer, **facts})
@@ -135,17 +137,10 @@ def _write_portable(
 
 
 def _row(result: DecomposedModel | Unread) -> dict[str, Any]:
-    """The JSON object of a model: the number of its bricks, or the error."""
     if isinstance(result, Unread):
         return {"model": result.name, "bricks": None, "error": result.error}
     bricks = len(result.decomposition.plan.keys)
     return {"model": result.model.name, "bricks": bricks, "error": None}
-
-
-def _file_facts(path: Path) -> dict[str, Any]:
-    content = path.read_bytes()
-    digest = hashlib.sha256(content).hexdigest()
-    return {"suite": str(path), "sha256": digest, "size_bytes": len(content)}
 
 
 def _decoys(workspace: Workspace, own: Mapping[str, Brick], count: int) -> dict[str, Brick]:

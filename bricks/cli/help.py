@@ -69,12 +69,10 @@ def show_page(context: typer.Context, stream: TextIO) -> None:
 
 
 def _write(command: Any, context: typer.Context, formatter: Any) -> None:
-    """Write the page of ``command`` into Typer's output on standard output."""
     formatter.write(_printed(page_of(command, context), sys.stdout))
 
 
 def _printed(page: Page, stream: TextIO) -> str:
-    """The page as text in the width of ``stream``, with or without colours."""
     console = console_of(stream, _WIDTH)
     console.width = min(console.width, _WIDEST)
     with console.capture() as printed:
@@ -121,7 +119,6 @@ def _commands(group: TyperGroup, *, first: bool) -> Iterator[tuple[str, Rows]]:
 
 
 def _summary(command: Any) -> str:
-    """The first paragraph of a command's help."""
     text = inspect.cleandoc(command.help or "")
     return " ".join(_EXAMPLE.sub("", text).split("\n\n")[0].split())
 
@@ -153,7 +150,6 @@ def _syntax(option: Any) -> str:
 
 
 def _description(param: Any) -> str:
-    """The description of an option or argument, with its limits and default."""
     notes = "; ".join(note for note in (_limits(param), _default(param)) if note)
     return f"{param.help or ''}{f' [{notes}]' if notes else ''}".strip()
 

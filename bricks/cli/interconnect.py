@@ -16,9 +16,8 @@ from bricks.studies.options import argument, option
 from bricks.units.quantities import bytes_per_s_of
 
 if TYPE_CHECKING:
-    from bricks.measure.campaign_result import Progress
     from bricks.network.times import MeasuredNetwork
-    from bricks.session.networks import NetworkMeasured, NetworkRequest
+    from bricks.session.networks import NetworkMeasured
     from bricks.store import Store
 
 app = typer.Typer(
@@ -93,24 +92,32 @@ def measure(network: NewNetwork, asked: CollectiveOptions, output: CacheOptions)
     Measured are processes that really communicate, a core for each. Sizes that would take over ten
     seconds are left out. Example: bricks interconnect measure lan --bandwidth 1Gbit --computing
     """
-    from bricks.network.collective import OPERATIONS, operation_of
-    from bricks.session.networks import NetworkRequest
+    from bricks.network.collective import OPERATIONS, Collective, operation_of
+    from bricks.session.networks import SIZES, NetworkRequest, measure_locally
     from bricks.store import Store
 
     operations = tuple(map(operation_of, asked.operations or OPERATIONS))
     request = NetworkRequest(
         network.name, asked.ranks, asked.backend, operations,
-        _sizes(asked.max_bytes), asked.computing, asked.again,
+        tuple(size for size in SIZES if size <= asked.max_bytes), asked.computing, asked.again,
     )  # fmt: skip
     with Store.open(output.cache) as store, terminal_progress() as progress:
         if asked.link.scheduler is not None:
-            done = _on_hosts(store, request, asked.link.scheduler, progress)
+            from bricks.fleet.cluster import connected
+            from bricks.fleet.ranks import measure_between_hosts
+
+            with connected(asked.link.scheduler) as cluster:
+                done = measure_between_hosts(cluster, store, request, progress)
         else:
-            done = _locally(store, request, asked.link.bandwidth, progress)
+            bandwidth, rate = asked.link.bandwidth, None
+            if bandwidth is not None and bandwidth != "unlimited":
+                rate = 8 * bytes_per_s_of("--bandwidth", bandwidth)
+            shaped = bandwidth is not None
+            done = measure_locally(
+                store, request, shaped=shaped, bandwidth_bps=rate, progress=progress
+            )
         measured = _called(store, network.name)
     facts = {**_facts(measured), **_done(done)}
-    from bricks.network.collective import Collective
-
     for key in done.done.left_out:
         of = Collective.of(key)
         note(f"{key if of is None else of.title} would take too long, and was left out")
@@ -122,7 +129,6 @@ def measure(network: NewNetwork, asked: CollectiveOptions, output: CacheOptions)
 
 
 def _counted(done: NetworkMeasured) -> str:
-    """The number of series by outcome, in words."""
     new, known, again = len(done.done.new), len(done.done.known), len(done.done.again)
     if again:
         return f"{new} series are new, {again} have further rounds"
@@ -168,35 +174,6 @@ def show_network(network: KnownNetwork, output: CacheOptions) -> None:
         print_json(facts)
     else:
         _show_network(facts)
-
-
-def _sizes(max_bytes: int) -> tuple[int, ...]:
-    from bricks.session.networks import SIZES
-
-    return tuple(size for size in SIZES if size <= max_bytes)
-
-
-def _locally(
-    store: Store, request: NetworkRequest, bandwidth: str | None, progress: Progress
-) -> NetworkMeasured:
-    from bricks.session.networks import measure_locally
-
-    rate = None
-    if bandwidth is not None and bandwidth != "unlimited":
-        rate = 8 * bytes_per_s_of("--bandwidth", bandwidth)
-    return measure_locally(
-        store, request, shaped=bandwidth is not None, bandwidth_bps=rate, progress=progress
-    )
-
-
-def _on_hosts(
-    store: Store, request: NetworkRequest, scheduler: str, progress: Progress
-) -> NetworkMeasured:
-    from bricks.fleet.cluster import connected
-    from bricks.fleet.ranks import measure_between_hosts
-
-    with connected(scheduler) as cluster:
-        return measure_between_hosts(cluster, store, request, progress)
 
 
 def _called(store: Store, name: str) -> MeasuredNetwork:

@@ -86,7 +86,12 @@ def run(arguments: list[str]) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    _read_words_of_bash()
+    # Completion of bash passes ``--option=value`` as three words.
+    if os.environ.get("_BRICKS_COMPLETE") == "complete_bash":
+        from bricks.cli.completion import joined
+
+        asked = os.environ.get("COMP_WORDS", ""), os.environ.get("COMP_CWORD", "0")
+        os.environ["COMP_WORDS"], os.environ["COMP_CWORD"] = joined(*asked)
     remember(arguments)
     try:
         status = root_command().main(
@@ -170,15 +175,6 @@ def _coloured() -> bool | None:
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     return True if os.environ.get("FORCE_COLOR") else None
-
-
-def _read_words_of_bash() -> None:
-    """Make ``--option=value`` two words for bash completion, which passes three."""
-    if os.environ.get("_BRICKS_COMPLETE") == "complete_bash":
-        from bricks.cli.completion import joined
-
-        asked = os.environ.get("COMP_WORDS", ""), os.environ.get("COMP_CWORD", "0")
-        os.environ["COMP_WORDS"], os.environ["COMP_CWORD"] = joined(*asked)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +60,12 @@ def measure(options: MeasureOptions, fleet: FleetOptions, detail: DetailOptions)
         needed = {brick.key for brick in read.private_bricks}
         needed |= {key for result in decomposed for key in result.decomposition.plan.keys}
         missing = _missing(workspace, needed) - done.predicted_bricks
-        failures = _failed(workspace, done)
+        bricks = workspace.store.plans.load_bricks([failure.key for failure in done.failures])
+        failures = [
+            f"brick {f.key} ({', '.join(bricks[f.key].operators)}) could not be measured:"
+            f" {f.reason}; --retry tries again"
+            for f in done.failures
+        ]
         target = workspace.target
     answer = measuring_answer(done, unfinished=missing)
     if options.general.json:
@@ -69,7 +74,13 @@ def measure(options: MeasureOptions, fleet: FleetOptions, detail: DetailOptions)
     elif done.bricks or done.models:
         show_answer(answer, remarks=disturbance(done), every=detail.every)
     errors = [result.error for result in results if isinstance(result, Unread)] + failures
-    finish([*errors, *_unfinished(done, missing, options.measuring.budget_s)])
+    if done.unfinished:
+        budget_s = options.measuring.budget_s
+        left = f"with {missing} bricks unfinished" if missing else "before the overhead of a call"
+        errors.append(
+            f"the budget of {budget_s} s ended {left}: run the same command again to go on"
+        )
+    finish(errors)
 
 
 def _missing(workspace: Workspace, needed: Set[str]) -> int:
@@ -82,29 +93,11 @@ def _missing(workspace: Workspace, needed: Set[str]) -> int:
 
 
 def _row(result: DecomposedModel | Unread) -> dict[str, Any]:
-    """The JSON object of a model."""
     if isinstance(result, Unread):
         return {"model": result.name, "bricks": None, "occurrences": None, "error": result.error}
     plan = result.decomposition.plan
     counts = {"bricks": len(plan.keys), "occurrences": len(plan.occurrences)}
     return {"model": result.model.name, **counts, "error": None}
-
-
-def _unfinished(done: Measured, missing: int, budget_s: float | None) -> Iterator[str]:
-    """The error line of a budget that ended too early."""
-    if done.unfinished:
-        left = f"with {missing} bricks unfinished" if missing else "before the overhead of a call"
-        yield f"the budget of {budget_s} s ended {left}: run the same command again to go on"
-
-
-def _failed(workspace: Workspace, done: Measured) -> list[str]:
-    """A line for each brick that could not be measured."""
-    bricks = workspace.store.plans.load_bricks([failure.key for failure in done.failures])
-    return [
-        f"brick {f.key} ({', '.join(bricks[f.key].operators)}) could not be measured: {f.reason};"
-        " --retry tries again"
-        for f in done.failures
-    ]
 
 
 def _totals(done: Measured) -> dict[str, Any]:
@@ -173,7 +166,6 @@ def measure_on(scheduler: str, options: MeasureOptions) -> None:
 
 
 def _errors(done: FleetMeasured) -> list[str]:
-    """A line for each failure."""
     lines: list[str] = []
     for report in done.targets:
         name = report.target.system.name

@@ -228,8 +228,6 @@ def usual() -> Iterator[None]:
 
 
 def _choosing(level: Verbosity) -> Callable[[bool], bool]:
-    """The callback of the flag that chooses the verbosity ``level``."""
-
     def choose(flag: bool) -> bool:
         global _chosen
         if flag and _chosen not in (level, Verbosity.USUAL):
@@ -258,7 +256,6 @@ class VerbosityOptions:
 
 
 def _listen() -> None:
-    """Print the library's log messages, a line each."""
     import logging  # here, since most runs need none
 
     class Lines(logging.Handler):

@@ -119,7 +119,6 @@ class _Reader:
         Thread(target=_fulfil, args=(begun, self._read(options)), daemon=True).start()
 
     def __call__(self, setting: Setting) -> Sequence[Model | Unread]:
-        """The models for a setting."""
         key = _key(setting)
         if key not in self._models:
             begun = self._begun.pop(key, None)
@@ -152,17 +151,16 @@ def _fulfil(future: Future[ReadModels], read: Callable[[], ReadModels]) -> None:
 @contextmanager
 def _first_workspace(options: EstimateOptions, asked: PredictOptions) -> Iterator[Workspace]:
     """The workspace of the first setting whose runtime is installed."""
-    with ExitStack() as opened:
-        yield _opened_first(opened, options, asked)
-
-
-def _opened_first(opened: ExitStack, options: EstimateOptions, asked: PredictOptions) -> Workspace:
     *others, last = asked.axes(options).settings
     opening = partial(open_workspace, elsewhere=asked.elsewhere)
-    for setting in others:
-        with suppress(BackendError, UsageError):  # the sweep says why this setting has no estimate
-            return opened.enter_context(opening(in_setting(options, setting)))
-    return opened.enter_context(opening(in_setting(options, last)))
+    with ExitStack() as opened:
+        for setting in others:
+            with suppress(BackendError, UsageError):  # the sweep says why it has no estimate
+                workspace = opened.enter_context(opening(in_setting(options, setting)))
+                break
+        else:
+            workspace = opened.enter_context(opening(in_setting(options, last)))
+        yield workspace
 
 
 def _predictions(
@@ -173,7 +171,6 @@ def _predictions(
     *,
     memory: bool,
 ) -> ModelPredictions:
-    """The predictions in all settings; estimates by published measurements are printed at once."""
     from bricks.studies.inference.sweep import Sweep
 
     warn_of_crowding(workspace.target, options.parallel.workers)

@@ -55,7 +55,8 @@ def probe(options: SurveyOptions, effort: ProbeOptions, detail: DetailOptions) -
     if options.general.json:
         print_json({"answer": answer, **target_facts(target, options), **_facts(done)})
     elif done.deviation is not None:
-        show_answer(answer, remarks=list(_sources(done)), every=detail.every)
+        remarks = [f"Predictions also learn from {_described(of)}." for of in done.source_targets]
+        show_answer(answer, remarks=remarks, every=detail.every)
     finish([*errors, *_failures(done, refused=bool(errors))])
 
 
@@ -73,12 +74,6 @@ def _facts(done: Probed) -> dict[str, Any]:
         "deviation": done.deviation,
         "wall_s": done.wall_s,
     }
-
-
-def _sources(done: Probed) -> Iterator[str]:
-    """A line for each other target that predictions learn from."""
-    for target in done.source_targets:
-        yield f"Predictions also learn from {_described(target)}."
 
 
 def _described(target: Target) -> str:

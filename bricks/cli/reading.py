@@ -127,7 +127,6 @@ def _note_assumed(assumed: Mapping[str, str]) -> None:
 
 
 def _few(names: Sequence[str]) -> str:
-    """A few names, and the number of the others."""
     more = len(names) - _MOST_NAMED
     return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more models" if more > 0 else "")
 

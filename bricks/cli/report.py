@@ -44,7 +44,6 @@ _MOST = 3
 
 
 def _listed(flag: str, text: str) -> tuple[str, ...]:
-    """The words between commas."""
     words = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
     if not all(words):
         raise UsageError(f"{flag} {text}: a name is empty")
@@ -52,7 +51,6 @@ def _listed(flag: str, text: str) -> tuple[str, ...]:
 
 
 def _counts(flag: str, text: str) -> tuple[int, ...]:
-    """The numbers of threads between commas."""
     words = _listed(flag, text)
     for word in words:
         if not (word.isdecimal() and 1 <= int(word) <= MAX_THREADS):
@@ -149,7 +147,6 @@ def _candidates(workspace: Workspace, asked: ReportOptions, *, named: bool) -> l
 
 
 def _chosen(target: Target, asked: ReportOptions) -> bool:
-    """Whether a target has one of the runtimes and numbers of threads of the options."""
     runtime = target.runtime
     return (asked.runtimes is None or runtime.backend in asked.runtimes) and (
         asked.threads is None or runtime.threads in asked.threads
@@ -205,7 +202,6 @@ def _settings(workspace: Workspace, names: set[str] | None, cut: str) -> _Settin
 
 
 def _either(values: Iterable[int | str]) -> str:
-    """A few values: ``1, 2 or 4``."""
     from bricks.report.words import listed
 
     names = [str(value) for value in values]
@@ -221,7 +217,9 @@ def report(general: GeneralOptions, models: SurveyedModels, asked: ReportOptions
     measurements count too for models or systems that are named, or where there are no others.
     Example: bricks report --out report.html
     """
+    from bricks._version import __version__
     from bricks.report.latency_answers import report_answer
+    from bricks.report.latency_page import extent_text, latency_page
 
     check_page(asked.out)
     refuse_missing_cache(general.cache)
@@ -238,29 +236,32 @@ def report(general: GeneralOptions, models: SurveyedModels, asked: ReportOptions
             finish(_errors(read))
         surveyed = surveyed_by(workspace, asked, models, read)
         workspace.progress(f"drawing {asked.out}", 1.0)
-        words = {} if read is None else _words(read)
+        words: dict[str, str] = {}
+        if read is not None:
+            named = ((model.name, read.word(model)) for model in read.models)
+            words = {name: word for name, word in named if word is not None}
+            words |= read.words
         shown = {
             view.target.key: _shown(view, workspace.target, options, words)
             for view in surveyed.targets
         }
-        size_bytes = _write(asked.out, surveyed, shown)
+        page = latency_page(surveyed, version=__version__, made=today(), shown=shown)
+        write_page(asked.out, page)
+        size_bytes = len(page.encode())
     answer = report_answer(surveyed)
     if general.json:
         print_json(_facts(answer, surveyed, shown, asked.out, size_bytes))
     else:
-        _show(answer, surveyed, asked.out, size_bytes)
-    _note_unmeasured(surveyed)
+        show(f"{asked.out}: {extent_text(surveyed)}, {size_bytes / 1e3:.0f} KB", answer)
+    for target in surveyed.unmeasured:
+        note(
+            f"nothing is measured on {target.system.name} with {target.runtime.backend}"
+            f" {target.runtime.version}, threads: {target.runtime.threads}; it is left out"
+        )
     finish(() if read is None else _errors(read))
 
 
-def _words(read: ReadModels) -> dict[str, str]:
-    """The words that name models, by digest; by name for their calls on an accelerator."""
-    named = {model.name: word for model in read.models if (word := read.word(model)) is not None}
-    return named | dict(read.words)
-
-
 def _errors(read: ReadModels) -> list[str]:
-    """A line for each model that cannot be read."""
     return [model.error for model in read.models if isinstance(model, Unread)]
 
 
@@ -280,7 +281,6 @@ def _all_objects_kept() -> Iterator[None]:
 
 
 def _read(options: CommonOptions) -> ReadModels | None:
-    """The models that are named; None without any."""
     if options.models.words:
         return read_all(options)
     models = options.models
@@ -289,36 +289,9 @@ def _read(options: CommonOptions) -> ReadModels | None:
     return None
 
 
-def _write(
-    out: Path, survey: LatencySurvey, shown: Mapping[str, Mapping[str, ShownEstimate]]
-) -> int:
-    """Write the page; its size in bytes."""
-    from bricks._version import __version__
-    from bricks.report.latency_page import latency_page
-
-    page = latency_page(survey, version=__version__, made=today(), shown=shown)
-    write_page(out, page)
-    return len(page.encode())
-
-
-def _note_unmeasured(survey: LatencySurvey) -> None:
-    for target in survey.unmeasured:
-        note(
-            f"nothing is measured on {target.system.name} with {target.runtime.backend}"
-            f" {target.runtime.version}, threads: {target.runtime.threads}; it is left out"
-        )
-
-
-def _show(answer: str, survey: LatencySurvey, out: Path, size_bytes: int) -> None:
-    from bricks.report.latency_page import extent_text
-
-    show(f"{out}: {extent_text(survey)}, {size_bytes / 1e3:.0f} KB", answer)
-
-
 def _shown(
     view: SurveyedTarget, here: Target, options: CommonOptions, words: Mapping[str, str]
 ) -> dict[str, ShownEstimate]:
-    """The estimates of a target by model digest; ``words`` name models of the command line."""
     remedies = Remedies.on(view.target, here, "report", options)
 
     def word(plan: Plan) -> str | None:

@@ -170,7 +170,6 @@ class ScenarioCommandOptions:
 
 
 def _study() -> Callable[..., Study[Any, Any, Any, Any]]:
-    """The function that makes the study of a served model."""
     from bricks.studies.serving.study import ServingStudy
 
     def study(

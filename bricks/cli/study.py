@@ -6,10 +6,10 @@ Must not know any study.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -39,9 +39,6 @@ from bricks.cli.workspaces import open_workspace, refuse_missing_cache
 from bricks.report.study import StudyView, view_of_study
 from bricks.studies.options import made, option
 from bricks.studies.study import StudyOffer
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +112,7 @@ def command_of(offer: StudyOffer, files: Sequence[File] = ()) -> Callable[..., N
         *(parameters_of(DetailOptions) if view.details is not None else ()),
         *parameters_of(
             StudySettings,
-            without=_without(offer),
+            without=offer.without | _NEVER | (frozenset() if offer.of_models else _OF_MODELS),
             defaults=({} if offer.runtime is None else {"runtime": offer.runtime}),
         ),
     ]
@@ -128,22 +125,28 @@ def command_of(offer: StudyOffer, files: Sequence[File] = ()) -> Callable[..., N
         paths = {file: values[file.name] for file in files}
         check = offer.checks and values["check"]
         every = view.details is not None and made(DetailOptions, values).every
-        _answer(offer, options, settings, _Shown(view, paths, every), check=check)
+        _answer(offer, options, settings, view, paths, every=every, check=check)
 
     return with_signature(called, offer.name, offer.help, parameters)
 
 
-def _without(offer: StudyOffer) -> Collection[str]:
-    """The settings that the command of ``offer`` lacks."""
-    return offer.without | _NEVER | (frozenset() if offer.of_models else _OF_MODELS)
-
-
 def _answer(
-    offer: StudyOffer, options: Any, settings: StudySettings, shown: _Shown, *, check: bool
+    offer: StudyOffer,
+    options: Any,
+    settings: StudySettings,
+    view: StudyView,
+    files: Mapping[File, Path | None],
+    *,
+    every: bool,
+    check: bool,
 ) -> None:
+    """Ask, write ``files``, and show the answer; ``every`` shows all details and remarks."""
     from bricks.studies.study import ask
+    from bricks.units.facts import json_of
 
-    shown.check_pages()
+    for file, path in files.items():
+        if file.page and path is not None:
+            check_page(path)  # before the work, not after it
     if offer.needs_cache(options):
         refuse_missing_cache(settings.general.cache)
     models = [options.model] if offer.of_models else []
@@ -152,56 +155,21 @@ def _answer(
         study = offer.load()(options, workspace, note)
         warn_of_crowding(study.target, 1)
         result = ask(study, measure=not settings.no_measure, check=check)
-    errors = shown.write(result)
-    shown.print(result, json=settings.general.json)
-    finish([*result.errors, *errors])
-
-
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    """A result as it is shown; ``files`` have the paths of the command line, None for no file.
-
-    ``every`` shows all details and remarks.
-    """
-
-    view: StudyView
-    files: Mapping[File, Path | None]
-    every: bool = False
-
-    def check_pages(self) -> None:
-        """Raise an error before the work for a page that could not be written after it."""
-        for file, path in self.files.items():
-            if file.page and path is not None:
-                check_page(path)
-
-    def write(self, result: Any) -> list[str]:
-        """Write all files; a line for each that could not be written."""
-        errors = (_written(file, path, result) for file, path in self.files.items())
-        return [error for error in errors if error is not None]
-
-    def print(self, result: Any, *, json: bool) -> None:
-        """Print the answer, and the paths of its files."""
-        from bricks.units.facts import json_of
-
-        if json:
-            paths = {file.fact: None if at is None else str(at) for file, at in self.files.items()}
-            print_json({**self._answer(result), **json_of(result), **paths})
-            return
-        self._show(result)
-        written = [f"{at}: {file.note}" for file, at in self.files.items() if at is not None]
-        show(*(["", *written] if written else []))
-
-    def _answer(self, result: Any) -> dict[str, str]:
-        return {} if self.view.answer is None else {"answer": self.view.answer(result)}
-
-    def _show(self, result: Any) -> None:
-        details = self.view.details if self.every else None
-        parts = (details or self.view.parts)(result)
-        if self.view.answer is None:
+    failed = [_written(file, path, result) for file, path in files.items()]
+    answer = None if view.answer is None else view.answer(result)
+    if settings.general.json:
+        paths = {file.fact: None if at is None else str(at) for file, at in files.items()}
+        first = {} if answer is None else {"answer": answer}
+        print_json({**first, **json_of(result), **paths})
+    else:
+        parts = ((view.details if every else None) or view.parts)(result)
+        if answer is None:
             show(*parts)
-            return
-        remarks = self.view.remarks(result)
-        show_answer(self.view.answer(result), *parts, remarks=remarks, every=self.every)
+        else:
+            show_answer(answer, *parts, remarks=view.remarks(result), every=every)
+        written = [f"{at}: {file.note}" for file, at in files.items() if at is not None]
+        show(*(["", *written] if written else []))
+    finish([*result.errors, *filter(None, failed)])
 
 
 def _written(file: File, path: Path | None, result: Any) -> str | None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -20,7 +20,6 @@ from bricks.studies.options import argument, option
 
 if TYPE_CHECKING:
     from bricks.session.workspace import Workspace
-    from bricks.store import Published
     from bricks.system import System, Target
 
 
@@ -80,7 +79,17 @@ def systems(context: typer.Context, output: CacheOptions, detail: DetailOptions)
             own = [opened.enter_context(Store.open(output.cache))]
             here = own[0].systems.named(here)
         known = Union(*own, published).systems
-        rows = _rows(known.all(), known.targets(), here, published)
+        there = {target.key for target in published.systems.targets()}
+        runtimes = runtime_facts(known.targets(), there)
+        rows = [
+            {
+                **system.to_json(),
+                "this_host": system.key == here.key,
+                "published": any(of["published"] for of in runtimes.get(system.key, ())),
+                "runtimes": runtimes.get(system.key, []),
+            }
+            for system in known.all()
+        ]
     note_published(published)
     answer = systems_text(here.name, rows)
     if output.json:
@@ -93,22 +102,6 @@ def systems(context: typer.Context, output: CacheOptions, detail: DetailOptions)
             names = {system.key: system.name for system in published.systems.all()}
             parts += [*([""] if parts else []), *systems_details(here.identity, rows, names)]
         show_answer(answer, *parts, every=detail.every)
-
-
-def _rows(
-    systems: Sequence[System], targets: Sequence[Target], here: System, published: Published
-) -> list[dict[str, Any]]:
-    """The JSON object of each system."""
-    runtimes = runtime_facts(targets, {target.key for target in published.systems.targets()})
-    return [
-        {
-            **system.to_json(),
-            "this_host": system.key == here.key,
-            "published": any(of["published"] for of in runtimes.get(system.key, ())),
-            "runtimes": runtimes.get(system.key, []),
-        }
-        for system in systems
-    ]
 
 
 @app.command()

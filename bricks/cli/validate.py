@@ -70,8 +70,13 @@ class RuntimeComparison:
 
 
 def runtimes_of(options: RuntimeComparison) -> list[str]:
-    """The names of the compared runtimes."""
-    return list(dict.fromkeys(options.runtimes.names or _usual()))
+    """The names of the compared runtimes: by default of all that compute, without variants."""
+    names = options.runtimes.names
+    if not names:
+        from bricks.backends import offers
+
+        names = [offer.name for offer in offers() if offer.computes and not offer.variant]
+    return list(dict.fromkeys(names))
 
 
 @contextmanager
@@ -111,13 +116,6 @@ def note_missing(missing: Sequence[MissingRuntime]) -> None:
     """Print a note for each runtime that is left out, with the reason."""
     for runtime in missing:
         note(f"{runtime.runtime} is left out: {runtime.reason}")
-
-
-def _usual() -> list[str]:
-    """The names of all runtimes that compute, without variants of others."""
-    from bricks.backends import offers
-
-    return [offer.name for offer in offers() if offer.computes and not offer.variant]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

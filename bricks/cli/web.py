@@ -60,7 +60,6 @@ class WebOptions:
 
 
 def _is_network(text: str) -> bool:
-    """Whether ``text`` is an address of IP, or a network of them."""
     try:
         ipaddress.ip_network(text)
     except ValueError:

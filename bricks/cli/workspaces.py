@@ -50,21 +50,16 @@ def opened_workspace(cache: str, options: Options) -> Iterator[Workspace]:
         terminal_progress() as progress,
         Workspace.open(cache, options, progress=progress) as workspace,
     ):
-        _note_python(workspace)
+        info = workspace.setup.info
+        if info.note is not None:
+            note(info.note)
+        if info.users:  # a Python of the user, in which a worker may lack packages
+            from bricks.system.worker_packages import worker_packages  # most runtimes need none
+
+            answer_with(python=info.python)
+            worker_packages(info.python, note)
         yield workspace
         note_published(workspace.published)
-
-
-def _note_python(workspace: Workspace) -> None:
-    """Note which Python of the user runs the runtime, and get what a worker lacks there."""
-    info = workspace.setup.info
-    if info.note is not None:
-        note(info.note)
-    if info.users:
-        from bricks.system.worker_packages import worker_packages  # most runtimes need none
-
-        answer_with(python=info.python)
-        worker_packages(info.python, note)
 
 
 def workspace_options(options: CommonOptions) -> Options:

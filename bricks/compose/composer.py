@@ -184,48 +184,7 @@ class _Run:
     def advance(self) -> bool:
         """Move to the next event; return False once all tasks have ended."""
         self._begin_in_order()
-        again_s = self._begin_chosen()
-        if not self._left:
-            return False
-        self._set_speeds()
-        wait_s = min((running.wait_s for running in self._running.values()), default=inf)
-        coming_s = max(self._now_s, min(self._coming_s(), again_s))
-        if min(wait_s, coming_s) == inf:
-            raise RuntimeError(f"{self._left} tasks wait for each other")
-        self._run_until(wait_s, coming_s)
-        return True
-
-    def _begin_in_order(self) -> None:
-        """Begin all ready tasks of lanes with an order, and end those of no duration at once."""
-        while self._begin_heads():
-            if not self._end(
-                [lane for lane, running in self._running.items() if running.left_s <= 0.0]
-            ):
-                return
-
-    def _heads(self) -> list[int]:
-        """The next task of each free lane with an order."""
-        queues = self._queues.items()
-        return sorted(queue[0] for lane, queue in queues if queue and lane not in self._running)
-
-    def _begin_heads(self) -> bool:
-        begun = False
-        for position in self._heads():
-            if self._dependencies.of(position) <= self._now_s and self._may_begin(position):
-                task = self._tasks[position]
-                self._queues[task.lane].popleft()
-                self._begin(task, (position,))
-                begun = True
-        return begun
-
-    def _may_begin(self, position: int) -> bool:
-        if self._overlap is None:
-            return True
-        positions = [i for running in self._running.values() for i in running.members]
-        return self._overlap(position, positions)
-
-    def _begin_chosen(self) -> float:
-        """Let the policy of each free lane choose; return the time to ask again at."""
+        # The policy of each free lane chooses, or names the time to ask again at.
         again_s = inf
         for lane, chosen in self._policy_lanes.items():
             if lane in self._running:
@@ -235,25 +194,22 @@ class _Run:
                 self._begin(choice.work, choice.members)
             elif choice is not None:
                 again_s = min(again_s, choice)
-        return again_s
-
-    def _begin(self, work: Task, members: tuple[int, ...]) -> None:
-        self._running[work.lane] = _Running(work, members, self._now_s, work.work_s)
-
-    def _coming_s(self) -> float:
-        """The earliest future time at which a task is ready."""
-        times = [self._dependencies.of(position) for position in self._heads()]
-        times += [chosen.coming[0][0] for chosen in self._policy_lanes.values() if chosen.coming]
-        return min((at_s for at_s in times if at_s > self._now_s), default=inf)
-
-    def _set_speeds(self) -> None:
+        if not self._left:
+            return False
         shared = self._speed(len(self._running))
         for running in self._running.values():
             factors = [f for other, f in running.work.slowed.items() if other in self._running]
             running.speed = shared / max(factors) if factors else shared
-
-    def _run_until(self, wait_s: float, coming_s: float) -> None:
-        """Run for ``wait_s``, until the first lane is done, or until ``coming_s``."""
+        wait_s = min((running.wait_s for running in self._running.values()), default=inf)
+        times = [self._dependencies.of(position) for position in self._heads()]
+        times += [chosen.coming[0][0] for chosen in self._policy_lanes.values() if chosen.coming]
+        coming_s = max(
+            self._now_s,
+            min(min((at_s for at_s in times if at_s > self._now_s), default=inf), again_s),
+        )
+        if min(wait_s, coming_s) == inf:
+            raise RuntimeError(f"{self._left} tasks wait for each other")
+        # Until the first lane is done, or a task is ready.
         ends = self._now_s + wait_s <= coming_s
         by_s = wait_s if ends else coming_s - self._now_s
         done = [lane for lane, running in self._running.items() if ends and running.wait_s <= by_s]
@@ -261,18 +217,41 @@ class _Run:
             running.left_s -= by_s * running.speed
         self._now_s = self._now_s + by_s if ends else coming_s
         self._end(done)
+        return True
+
+    def _begin_in_order(self) -> None:
+        """Begin all ready tasks of lanes with an order, and end those of no duration at once."""
+        while True:
+            begun = False
+            for position in self._heads():
+                if self._dependencies.of(position) > self._now_s:
+                    continue
+                if self._overlap is not None:
+                    beside = [i for running in self._running.values() for i in running.members]
+                    if not self._overlap(position, beside):
+                        continue
+                task = self._tasks[position]
+                self._queues[task.lane].popleft()
+                self._begin(task, (position,))
+                begun = True
+            done = [lane for lane, running in self._running.items() if running.left_s <= 0.0]
+            if not begun or not self._end(done):
+                return
+
+    def _heads(self) -> list[int]:
+        queues = self._queues.items()
+        return sorted(queue[0] for lane, queue in queues if queue and lane not in self._running)
+
+    def _begin(self, work: Task, members: tuple[int, ...]) -> None:
+        self._running[work.lane] = _Running(work, members, self._now_s, work.work_s)
 
     def _end(self, lanes: Sequence[str]) -> bool:
         for lane in lanes:
             running = self._running.pop(lane)
             self.spans.append(LaneSpan(running.work, running.begin_s, self._now_s, running.members))
             for member in running.members:
-                self._end_task(member)
+                self._left -= 1
+                for user, at_s in self._dependencies.end(member, self._now_s):
+                    if (policy := self._policy_lanes.get(self._tasks[user].lane)) is not None:
+                        policy.add(user, at_s)
         return bool(lanes)
-
-    def _end_task(self, position: int) -> None:
-        self._left -= 1
-        for user, at_s in self._dependencies.end(position, self._now_s):
-            lane = self._tasks[user].lane
-            if lane in self._policy_lanes:
-                self._policy_lanes[lane].add(user, at_s)

@@ -126,7 +126,9 @@ def latencies(basis: Basis) -> BrickLatencies:
         gross_s,
         {key: shared * gross_s[key].value for key in gross_s} if shared else {},
         all_shared_s=shared * abs(sum(part_s for _, part_s in every)),
-        call_s=_call_cost(probes),
+        call_s=(
+            call_cost(probes) if probes.keys() >= set(PROBES.values()) else Interval.exact(0.0)
+        ),
         probes=probes,
         predicted=frozenset(parts.predicted),
         published=published,
@@ -187,11 +189,6 @@ def _added_up(own_s: Mapping[str, Interval], basis: Basis, parts: Parts) -> dict
 
 def _translated(latency: Interval, factor: Factor) -> Interval:
     return latency.times(Interval(factor.middle, factor.low, factor.high))
-
-
-def _call_cost(probes: Mapping[str, Measurement]) -> Interval:
-    """The cost of a call; 0 if its probes were not measured, which is a gap."""
-    return call_cost(probes) if probes.keys() >= set(PROBES.values()) else Interval.exact(0.0)
 
 
 def call_cost(results: Results) -> Interval:

@@ -156,22 +156,16 @@ def _common_errors(
             conditions,
             others,
         )
-    calls += calls_s(_calls(basis), bricks.latencies.call_s.value)
+    # Workers exchange single nodes, not stretches of nodes.
+    plan, alone = basis.plan, basis.construction is None
+    uncertain = sum(map(abs, plan.counts.values())) if alone else plan.nodes
+    calls += calls_s(uncertain, bricks.latencies.call_s.value)
     return (
         {ErrorSource.PREDICTED: basis.predictions.common_s(bricks.predicted_s)},
         conditions,
         others,
         {ErrorSource.RECOMPOSITION: bricks.cache_state_s, ErrorSource.CALLS: calls},
     )
-
-
-def _calls(basis: Basis) -> int:
-    """The number of calls whose cost is uncertain: occurrences, or nodes if several workers run.
-
-    Workers exchange single nodes, not stretches of nodes.
-    """
-    plan = basis.plan
-    return sum(map(abs, plan.counts.values())) if basis.construction is None else plan.nodes
 
 
 def _estimate(
@@ -295,16 +289,13 @@ class Contributions:
 
     def calls_uncertain_s(self) -> float:
         """Half the width of the interval, in seconds, that is due to the call cost's error."""
-        call_s = self.latencies.call_s
-        ends_s = [self._with_call(cost_s) for cost_s in (call_s.low, call_s.value, call_s.high)]
+        known, call_s = self.latencies, self.latencies.call_s
+        bricks = [(n, known.gross_s[key].value) for key, n in self.plan.counts.items()]
+        ends_s = [
+            cost_s + sum(n * known.without_call(gross_s, cost_s) for n, gross_s in bricks)
+            for cost_s in (call_s.low, call_s.value, call_s.high)
+        ]
         return (max(ends_s) - min(ends_s)) / 2
-
-    def _with_call(self, call_s: float) -> float:
-        """The latency of a run if a call cost ``call_s`` seconds."""
-        known, counts = self.latencies, self.plan.counts.items()
-        return call_s + sum(
-            n * known.without_call(known.gross_s[key].value, call_s) for key, n in counts
-        )
 
     def _absolute_s(self, keys: Iterable[str]) -> float:
         return sum((abs(self.seconds[key]) for key in keys), 0.0)

@@ -170,7 +170,11 @@ class OwnRuns:
         variance = float(of @ covariance @ of) + model_variance
         predicted = of[5] ** 2 * covariance[5, 5]
         overhead = of[3] ** 2 * covariance[3, 3]
-        reach = _reach(_FREEDOM + len(self._runs))
+        # What holds 95 % of a t distribution, in standard deviations (Fisher and Cornish, 1960).
+        freedom = _FREEDOM + len(self._runs)
+        z = NORMAL_95
+        first, second = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
+        reach = z + first / freedom + second / freedom**2
         return HostError(
             factor=math.exp(float(of @ mean)),
             predicted=reach * math.sqrt(predicted),
@@ -196,10 +200,3 @@ class OwnRuns:
             left = np.maximum(0.0, (logs - of @ mean) ** 2 - sampled)
             model_variance = (_FREEDOM * prior + float(left.sum())) / (_FREEDOM + len(logs))
         return mean, covariance, model_variance
-
-
-def _reach(freedom: float) -> float:
-    """How many standard deviations hold 95 % of a t distribution (Fisher and Cornish, 1960)."""
-    z = NORMAL_95
-    first, second = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
-    return z + first / freedom + second / freedom**2

@@ -100,7 +100,7 @@ class Construction:
         Besides workers and their helper threads, the calling thread spins until the run is done,
         and workers spin while they wait: all of them are always running.
         """
-        needed = self.needed_processors
+        needed = self.workers + self.threads
         return 1.0 if self.processors is None else min(1.0, self.processors / needed)
 
     @property
@@ -110,11 +110,6 @@ class Construction:
         Otherwise it takes a few microseconds, which are not counted.
         """
         return TICK_S if self.processor_share < 1 else 0.0
-
-    @property
-    def needed_processors(self) -> int:
-        """The number of processors with which no thread waits for one."""
-        return self.workers + self.threads
 
     def speed(self, running: int) -> float:
         """The speed of each of ``running`` occurrences, relative to its measurement.

@@ -10,7 +10,7 @@ drawn.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,6 @@ from bricks.compose.schedule import schedule, worker
 
 if TYPE_CHECKING:
     from bricks.compose.basis import Basis
-    from bricks.decompose.plan import Plan
     from bricks.units.interval import Interval
 
 CALL = "call of the runtime"
@@ -94,9 +93,19 @@ def timeline(basis: Basis) -> ModelTimeline:
     call_s = known.call_s.value
     run = run.later(call_s)
     call = LaneSpan(Task(lanes[0], call_s, CALL), 0.0, call_s)
+    spans, nets = run.by_task, {key: known.net(key) for key in known.gross_s}
+    entries = list[Entry]()
+    for i, occurrence in enumerate(basis.plan.occurrences):
+        key, predicted = occurrence.brick, occurrence.brick in known.predicted
+        if key in missing:
+            entries.append(MissingLatency(i, spans[i], missing[key]))
+        elif occurrence.repeats is not None:
+            entries.append(Subtraction(i, spans[i], nets[key], predicted))
+        else:
+            entries.append(OccurrenceRun(i, spans[i], nets[key], predicted))
     return ModelTimeline(
         replace(run, spans=(call, *run.spans)),
-        tuple(_entries(basis.plan, known, run, missing)),
+        tuple(entries),
         call_s=call_s,
         lanes=lanes,
         excess_s=excess_s,
@@ -104,24 +113,9 @@ def timeline(basis: Basis) -> ModelTimeline:
     )
 
 
-def _entries(
-    plan: Plan, known: BrickLatencies, run: Timeline, missing: Mapping[str, str]
-) -> Iterator[Entry]:
-    spans, nets = run.by_task, {key: known.net(key) for key in known.gross_s}
-    for i, occurrence in enumerate(plan.occurrences):
-        key, predicted = occurrence.brick, occurrence.brick in known.predicted
-        if key in missing:
-            yield MissingLatency(i, spans[i], missing[key])
-        elif occurrence.repeats is not None:
-            yield Subtraction(i, spans[i], nets[key], predicted)
-        else:
-            yield OccurrenceRun(i, spans[i], nets[key], predicted)
-
-
 def _run(
     basis: Basis, known: BrickLatencies, net_s: Mapping[str, float]
 ) -> tuple[Timeline, tuple[str, ...], float]:
-    """The run without its call, its lanes, and the seconds that could not be subtracted."""
     plan, construction = basis.plan, basis.construction
     if construction is not None:
         lanes = map(worker, range(max(construction.streams, default=0) + 1))

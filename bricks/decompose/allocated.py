@@ -145,37 +145,20 @@ class Allocated:
 
     def spans(self, flow: Flow) -> Iterator[LiveRange]:
         """Each storage that a step allocates, until the last value in it is freed."""
-        ends = self._ends(len(flow.occurrences) - 1)
-        role = self._roles()
-        for position, occurrence in enumerate(flow.occurrences):
-            for value in occurrence.made:
-                # Other values share earlier memory.
-                if self.storages[value] == value:
-                    end = max(position, ends[value])
-                    yield LiveRange(
-                        _size_bytes(flow, value), position, end, role(value, position, end)
-                    )
-
-    def _ends(self, last: int) -> dict[int, int]:
-        """The position after which each storage is free."""
-        ends: dict[int, int] = {}
+        last, ends = len(flow.occurrences) - 1, dict[int, int]()
         for value, root in enumerate(self.storages):
             freed = self.freed[value]
             ends[root] = max(ends.get(root, 0), last if freed is None else freed)
-        return ends
-
-    def _roles(self) -> Callable[[int, int, int], str]:
-        """A function from a storage's first value, and its first and last position, to its role."""
         gradients = {self.storages[value] for value in self.gradients}
         names, inference = self.phase_names, self.kind == INFERENCE
-
-        def role(value: int, begin: int, end: int) -> str:
-            if value in gradients:
-                return GRADIENT
-            is_activation = inference or (names[begin] == FORWARD and names[end] != FORWARD)
-            return ACTIVATION if is_activation else TEMPORARY
-
-        return role
+        for position, occurrence in enumerate(flow.occurrences):
+            for value in occurrence.made:
+                if self.storages[value] != value:
+                    continue  # it shares earlier memory
+                end = max(position, ends[value])
+                kept = inference or (names[position] == FORWARD and names[end] != FORWARD)
+                role = GRADIENT if value in gradients else ACTIVATION if kept else TEMPORARY
+                yield LiveRange(_size_bytes(flow, value), position, end, role)
 
     def peak(self, flow: Flow) -> LiveMemory:
         """Live bytes at the peak of a step, memory from before the step included."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -104,7 +104,6 @@ def build(
 
 
 def _refuse_oversized(model: Model, graph: Graph, names: Iterable[str]) -> None:
-    """Raise :class:`ModelError` if one of the values ``names`` is larger than any host's memory."""
     for name in names:
         if not graph.types[name].sensible:
             raise ModelError(
@@ -209,15 +208,14 @@ def _phases(
     phases = []
     for name, group in groupby(cut, lambda window: notes[window.nodes[0]].get(PHASE, "")):
         windows = list(group)
-        shares = (sum(map(_displacement_in(graph), window.nodes)) for window in windows)
+        # The shares of a core's caches that the calls evict.
+        shares = (
+            sum(evicted_share(touched_bytes(graph.nodes[n], graph.types)) for n in window.nodes)
+            for window in windows
+        )
         calls = sum(len(window.nodes) for window in windows)
         phases.append(Phase(name, len(windows), calls, round(sum(shares), 3)))
     return tuple(phases)
-
-
-def _displacement_in(graph: Graph) -> Callable[[int], float]:
-    """A function from a node position to the share of a core's caches that its call evicts."""
-    return lambda node: evicted_share(touched_bytes(graph.nodes[node], graph.types))
 
 
 def _freed(
@@ -240,25 +238,17 @@ def _storages(graph: Graph, numbers: Mapping[str, int], values: int) -> tuple[in
     """For each value, the first value with the same memory; -1 for memory of inputs and weights."""
     root: dict[str, str | None] = dict.fromkeys((*graph.inputs, *graph.initializers))
     for node in graph.nodes:
-        for name, source in _aliased(node):
-            root[name] = name if source is None else root.get(source)
+        aliases = call_of(node).aliases
+        sources = [*aliases, *(-1 for _ in node.output[len(aliases) :])]
+        for name, source in zip(node.output, sources, strict=False):
+            if name:
+                root[name] = name if source < 0 else root.get(node.input[source])
     first_values = [-1] * values
     for name, number in numbers.items():
         first = root.get(name)
         # The first value with this memory may be inside a brick of several calls.
         first_values[number] = -1 if first is None else numbers.get(first, number)
     return tuple(first_values)
-
-
-def _aliased(node: onnx.NodeProto) -> list[tuple[str, str | None]]:
-    """Pairs of an output of a call and the input whose memory it shares, or None."""
-    aliases = call_of(node).aliases
-    sources = [*aliases, *(-1 for _ in node.output[len(aliases) :])]
-    return [
-        (name, None if source < 0 else node.input[source])
-        for name, source in zip(node.output, sources, strict=False)
-        if name
-    ]
 
 
 def single_call(call: Call, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> Brick:

@@ -204,7 +204,6 @@ class _Search:
 
 
 def _cells(colours: Colours) -> dict[int, list[int]]:
-    """Vertices by colour."""
     cells: dict[int, list[int]] = {}
     for v, colour in colours.items():
         cells.setdefault(colour, []).append(v)

@@ -215,7 +215,10 @@ class Cutter:
             raise ValueError("a piece has at least one node")
         protos = [self.graph.nodes[i] for i in chosen]
         content = PieceContent(
-            self.graph, self._outputs(chosen), self._steered(chosen), self._values
+            self.graph,
+            self._outputs(chosen),
+            {n for i in chosen for n in steered_values(self._steering[i], self.graph.types)},
+            self._values,
         )
         rank: dict[Path, int] = {}
         if len(chosen) > 1 or any(True for _ in subgraphs(protos[0])):
@@ -250,40 +253,27 @@ class Cutter:
         )
 
     def _note(self, model: onnx.ModelProto, writer: PieceWriter, chosen: Sequence[int]) -> None:
-        """Write facts about values and kernels of the nodes ``chosen`` to the model's metadata."""
         protos = [self.graph.nodes[i] for i in chosen]
-        note_sketches(model, {writer.names[n]: s for n, s in self._read_by(protos, writer.outside)})
+        # Denormals slow down any arithmetic; other values decide the latency of some operators.
+        sketches = dict(self._denormal(writer.outside))
+        sketches |= sketched_values(protos, self.graph.types, self._sketches)
+        inputs = [name for name in writer.outside if name in sketches]
+        note_sketches(model, {writer.names[name]: sketches[name] for name in inputs})
         read = writer.by_kind["w"]
         weights = dict(self._denormal(read)) | {n: w for n, w in self._weights.items() if n in read}
         note_weights(model, {writer.names[n]: sketch for n, sketch in weights.items()})
-        note(model, ITERATIONS, {writer.names[n]: k for n, k in self._repeated(protos)})
+        firsts = (next(filter(None, node.output), "") for node in protos)
+        loops = [name for name in firsts if name in self._iterations]
+        note(model, ITERATIONS, {writer.names[name]: self._iterations[name] for name in loops})
         ends = {*writer.by_kind["i"], *writer.outputs}.intersection(self._layouts)
         note(model, LAYOUTS, dict(sorted((writer.names[n], self._layouts[n]) for n in ends)))
         note_other_kernels(model, self._other_kernels.get(chosen[0], ()))
 
-    def _read_by(
-        self, nodes: Sequence[onnx.NodeProto], inputs: Sequence[str]
-    ) -> Iterator[tuple[str, Sketch]]:
-        """The sketches of the inputs on whose values the latency of ``nodes`` depends.
-
-        Denormals slow down any arithmetic.
-        """
-        read = dict(self._denormal(inputs))
-        read |= sketched_values(nodes, self.graph.types, self._sketches)
-        return ((name, read[name]) for name in inputs if name in read)
-
     def _denormal(self, names: Sequence[str]) -> Iterator[tuple[str, Sketch]]:
-        """The sketches of values among ``names`` that are partly denormal."""
         sketches = ((name, self._sketches[name]) for name in names if name in self._sketches)
         return ((name, sketch) for name, sketch in sketches if sketch.denormals)
 
-    def _repeated(self, nodes: Sequence[onnx.NodeProto]) -> Iterator[tuple[str, int]]:
-        """Numbers of iterations of the loops among ``nodes``, by the first output."""
-        firsts = (next(filter(None, node.output), "") for node in nodes)
-        return ((name, self._iterations[name]) for name in firsts if name in self._iterations)
-
     def _outputs(self, chosen: Sequence[int]) -> dict[str, bool]:
-        """Whether a value leaves the piece, for each value that its nodes produce."""
         inside = set(chosen)
         outputs: dict[str, bool] = {}
         for i in chosen:
@@ -292,10 +282,6 @@ class Cutter:
                     readers = self._readers.get(name, ())
                     outputs[name] = not readers or any(r not in inside for r in readers)
         return outputs
-
-    def _steered(self, chosen: Sequence[int]) -> set[str]:
-        """Values at steering inputs of the nodes."""
-        return {n for i in chosen for n in steered_values(self._steering[i], self.graph.types)}
 
 
 def _key(model: onnx.ModelProto) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Mapping, MutableMapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import onnx
 
@@ -137,7 +137,9 @@ class PieceWriter:
         between = [name for name in self.by_kind["v"] if not self._content.produced[name]]
         note_inner_types(model, {self.names[name]: self._content.type(name) for name in between})
         note(model, STEERING, self.steering)
-        note(model, ITEMS, self._containers())
+        ports = {n: self._content.type(n) for n in (*self.by_kind["i"], *self.outputs)}
+        containers = {n: t for n, t in ports.items() if isinstance(t, ContainerType)}
+        note(model, ITEMS, {self.names[n]: t.to_json() for n, t in containers.items()})
         opsets = {default_domain(d): v for d, v in self._content.graph.opsets.items()}
         for domain in sorted(self._domains):
             if domain not in opsets:
@@ -164,37 +166,26 @@ class PieceWriter:
         for name in self.by_kind["c"]:
             graph.initializer.append(content.constant(name, self.names[name]))
 
-    def _containers(self) -> dict[str, Any]:
-        """Item types of the containers among inputs and outputs, by canonical name."""
-        content = self._content
-        names = [*self.by_kind["i"], *self.outputs]
-        types = {self.names[name]: content.type(name) for name in names}
-        return {n: t.to_json() for n, t in types.items() if isinstance(t, ContainerType)}
-
     def _write_nodes(
         self, nodes: Sequence[onnx.NodeProto], path: Path, names: Names, graph: onnx.GraphProto
     ) -> None:
         for i in schedule(nodes, path, self._rank):
-            self._write_node(nodes[i], (*path, i), names, graph.node.add())
-
-    def _write_node(
-        self, node: onnx.NodeProto, path: Path, names: Names, form: onnx.NodeProto
-    ) -> None:
-        form.op_type = node.op_type
-        domain = default_domain(node.domain)
-        self._domains.add(domain)
-        if domain:
-            form.domain = domain
-        form.input.extend([self._read(name, names) for name in node.input])
-        attributes = plain_attributes(node)
-        if len(attributes) < len(node.attribute):
-            attributes += self._graph_attributes(node, path, names)
-            attributes.sort(key=lambda a: a.name)
-        form.attribute.extend(attributes)
-        for name in node.output:
-            if name:
-                names[name] = self._name_inner() if path[1:] else self._name("v", name)
-        form.output.extend([names[name] if name else "" for name in node.output])
+            node, form = nodes[i], graph.node.add()
+            form.op_type = node.op_type
+            domain = default_domain(node.domain)
+            self._domains.add(domain)
+            if domain:
+                form.domain = domain
+            form.input.extend([self._read(name, names) for name in node.input])
+            attributes = plain_attributes(node)
+            if len(attributes) < len(node.attribute):
+                attributes += self._graph_attributes(node, (*path, i), names)
+                attributes.sort(key=lambda a: a.name)
+            form.attribute.extend(attributes)
+            for name in node.output:
+                if name:
+                    names[name] = self._name_inner() if path else self._name("v", name)
+            form.output.extend([names[name] if name else "" for name in node.output])
 
     def _graph_attributes(
         self, node: onnx.NodeProto, path: Path, names: Names
@@ -207,20 +198,14 @@ class PieceWriter:
             )
             single = types[attribute] == onnx.AttributeProto.GRAPH
             body = form.g if single else form.graphs.add()
-            self._write_graph(graph, (*path, attribute, position), ChainMap({}, names), body)
+            body.name, inner = "body", ChainMap({}, names)
+            for formal in graph.input:
+                inner[formal.name] = self._name_inner()
+                body.input.add(name=inner[formal.name], type=normal_type(formal.type))
+            self._write_nodes(graph.node, (*path, attribute, position), inner, body)
+            for output in graph.output:
+                body.output.add(name=self._read(output.name, inner), type=normal_type(output.type))
         return list(forms.values())
-
-    def _write_graph(
-        self, graph: onnx.GraphProto, path: Path, names: Names, form: onnx.GraphProto
-    ) -> None:
-        form.name = "body"
-        for formal in graph.input:
-            names[formal.name] = self._name_inner()
-            form.input.add(name=names[formal.name], type=normal_type(formal.type))
-        self._write_nodes(graph.node, path, names, form)
-        for output in graph.output:
-            name = self._read(output.name, names)
-            form.output.add(name=name, type=normal_type(output.type))
 
     def _read(self, name: str, names: Names) -> str:
         if not name or name in names:

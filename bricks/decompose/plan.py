@@ -288,13 +288,8 @@ class Plan:
             rewritten_bytes=data.get("rewritten_bytes"),
             rule=int(data.get("rule", 0)),
             weight_bound=tuple(map(str, data.get("weight_bound", ()))),
-            memory=_memory_of(data),
+            memory=Allocated.from_json(data[PROGRAM]) if PROGRAM in data else _PLANNED,
         )
-
-
-def _memory_of(data: Mapping[str, Any]) -> Memory:
-    """The memory in a plan's JSON object; ValueError, KeyError or TypeError for invalid data."""
-    return Allocated.from_json(data[PROGRAM]) if PROGRAM in data else _PLANNED
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,11 +158,9 @@ class Buffer:
         )
 
 
-def _any_value(type_: ValueType) -> bool:
-    return True
-
-
-def buffers(flow: Flow, included: Callable[[ValueType], bool] = _any_value) -> dict[int, Buffer]:
+def buffers(
+    flow: Flow, included: Callable[[ValueType], bool] = lambda _: True
+) -> dict[int, Buffer]:
     """Return the buffer of each value of a type that is ``included``, by the value's number.
 
     Inputs and outputs of the model share their buffers with no other value; scalars get new ones.

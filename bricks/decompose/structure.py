@@ -20,7 +20,7 @@ from onnx import numpy_helper
 
 from bricks.decompose.canonical import Edge, SearchBudget, canonical_order
 from bricks.errors import ModelError
-from bricks.graph.payload import is_referenced, type_of
+from bricks.graph.payload import TENSOR_ATTRIBUTES, is_referenced, type_of
 from bricks.graph.topology import default_domain, located_subgraphs, used_values
 from bricks.operators.dependence import value_counts
 
@@ -95,26 +95,23 @@ class _Structure:
                 {name: self._vertex("value") for node in nodes for name in node.output if name}
             )
         for i, node in enumerate(nodes):
-            vertex = self._add_node(node, (*path, i), scope)
+            attributes = [a.SerializeToString(deterministic=True) for a in plain_attributes(node)]
+            ports = (len(node.input), len(node.output))
+            vertex = self._vertex(
+                "node", node.op_type, default_domain(node.domain), *ports, *attributes
+            )
+            for port, name in enumerate(node.input):
+                if name:
+                    self.edges.append((self._value(name, scope), vertex, f"input {port}"))
+            for port, name in enumerate(node.output):
+                if name:
+                    self.edges.append((vertex, self._value(name, scope), f"output {port}"))
+            for attribute, position, graph in located_subgraphs(node):
+                subgraph = self._add_graph(graph, (*path, i, attribute, position), scope)
+                self.edges.append((vertex, subgraph, f"graph {position} {attribute}"))
             self.vertices[(*path, i)] = vertex
             if parent is not None:
                 self.edges.append((parent, vertex, "member"))
-
-    def _add_node(self, node: onnx.NodeProto, path: Path, scope: Scope) -> int:
-        attributes = [a.SerializeToString(deterministic=True) for a in plain_attributes(node)]
-        domain = default_domain(node.domain)
-        ports = (len(node.input), len(node.output))
-        vertex = self._vertex("node", node.op_type, domain, *ports, *attributes)
-        for port, name in enumerate(node.input):
-            if name:
-                self.edges.append((self._value(name, scope), vertex, f"input {port}"))
-        for port, name in enumerate(node.output):
-            if name:
-                self.edges.append((vertex, self._value(name, scope), f"output {port}"))
-        for attribute, position, graph in located_subgraphs(node):
-            subgraph = self._add_graph(graph, (*path, attribute, position), scope)
-            self.edges.append((vertex, subgraph, f"graph {position} {attribute}"))
-        return vertex
 
     def _add_graph(self, graph: onnx.GraphProto, path: Path, scope: Scope) -> int:
         inputs = [type_bytes(i) for i in graph.input]
@@ -150,16 +147,7 @@ def type_bytes(value: onnx.ValueInfoProto) -> bytes:
 
 DTYPE_NUMBER = dict(onnx.TensorProto.DataType.items())
 
-_TENSORS = frozenset(
-    {
-        onnx.AttributeProto.TENSOR,
-        onnx.AttributeProto.TENSORS,
-        onnx.AttributeProto.SPARSE_TENSOR,
-        onnx.AttributeProto.SPARSE_TENSORS,
-        onnx.AttributeProto.TYPE_PROTO,
-        onnx.AttributeProto.TYPE_PROTOS,
-    }
-)
+_TENSORS = TENSOR_ATTRIBUTES | {onnx.AttributeProto.TYPE_PROTO, onnx.AttributeProto.TYPE_PROTOS}
 _GRAPHS = frozenset({onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS})
 
 
@@ -201,7 +189,21 @@ def plain_attributes(node: onnx.NodeProto) -> list[onnx.AttributeProto]:
         if attribute.type in _TENSORS or attribute.doc_string:
             normalised = onnx.AttributeProto()
             normalised.CopyFrom(attribute)
-            _normalise(normalised)
+            normalised.ClearField("doc_string")
+            if normalised.HasField("t"):
+                normalised.t.CopyFrom(_embedded(normalised.t))
+            for tensor in normalised.tensors:
+                tensor.CopyFrom(_embedded(tensor))
+            sparse = [normalised.sparse_tensor] if normalised.HasField("sparse_tensor") else []
+            for tensors in (*sparse, *normalised.sparse_tensors):
+                tensors.values.CopyFrom(_embedded(tensors.values))
+                # Positions are the structure of the work, and must stay valid: they count at any
+                # size.
+                tensors.indices.CopyFrom(constant(tensors.indices))
+            if normalised.HasField("tp"):
+                _strip(normalised.tp)
+            for kind in normalised.type_protos:
+                _strip(kind)
             attribute = normalised
         canonical.append(attribute)
     return canonical
@@ -213,24 +215,6 @@ def normal_type(kind: onnx.TypeProto) -> onnx.TypeProto:
     form.CopyFrom(kind)
     _strip(form)
     return form
-
-
-def _normalise(attribute: onnx.AttributeProto) -> None:
-    """Bring tensors and types of an attribute into canonical form, in place."""
-    attribute.ClearField("doc_string")
-    if attribute.HasField("t"):
-        attribute.t.CopyFrom(_embedded(attribute.t))
-    for tensor in attribute.tensors:
-        tensor.CopyFrom(_embedded(tensor))
-    sparse = [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else []
-    for sparse_tensor in (*sparse, *attribute.sparse_tensors):
-        sparse_tensor.values.CopyFrom(_embedded(sparse_tensor.values))
-        # Positions are the structure of the work, and must stay valid: they count at any size.
-        sparse_tensor.indices.CopyFrom(constant(sparse_tensor.indices))
-    if attribute.HasField("tp"):
-        _strip(attribute.tp)
-    for kind in attribute.type_protos:
-        _strip(kind)
 
 
 def _embedded(tensor: onnx.TensorProto) -> onnx.TensorProto:

@@ -156,7 +156,6 @@ def decoder_of(path: Path, name: str) -> Decoder:
 
 
 def _output_of(past: str, outputs: Sequence[str], name: str) -> str:
-    """Return the output that replaces the cache input ``past`` in the next step."""
     tails = (past.removeprefix("past_key_values"), past.removeprefix(CACHE))
     for tail in tails:
         for output in (f"{_PRESENT}{tail}", f"{_PRESENT}_key_values{tail}"):

@@ -39,7 +39,6 @@ def note_host_calls(proto: onnx.ModelProto) -> int:
 
 
 def _tensors(node: onnx.NodeProto) -> Sequence[str]:
-    """The tensors among the arguments of a call."""
     arguments = leaves(list(call_of(node).arguments))
     return [node.input[of["t"]] for of in arguments if isinstance(of, dict) and "t" in of]
 

@@ -17,12 +17,6 @@ from google.protobuf.message import EncodeError  # type: ignore[import-untyped] 
 from bricks.errors import ModelError, UsageError, first_line
 
 
-def is_graph(model: object) -> bool:
-    """Whether ``model`` is a ``Graph`` of onnx-graphsurgeon."""
-    kind = type(model)
-    return kind.__module__.partition(".")[0] == "onnx_graphsurgeon" and kind.__name__ == "Graph"
-
-
 def proto_of(model: Any) -> onnx.ModelProto:
     """Return the ``ModelProto`` of a model in memory: itself, or the export of onnx-graphsurgeon.
 
@@ -31,9 +25,10 @@ def proto_of(model: Any) -> onnx.ModelProto:
     """
     if isinstance(model, onnx.ModelProto):
         return model
-    if not is_graph(model):
+    kind = type(model)
+    if kind.__module__.partition(".")[0] != "onnx_graphsurgeon" or kind.__name__ != "Graph":
         raise UsageError(
-            f"a {type(model).__name__} is no model: give the path of an ONNX file, a zoo name, an"
+            f"a {kind.__name__} is no model: give the path of an ONNX file, a zoo name, an"
             " onnx.ModelProto or an onnx_graphsurgeon.Graph"
         )
     import onnx_graphsurgeon as gs

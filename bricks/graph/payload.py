@@ -48,7 +48,7 @@ _FIELDS = {
 
 
 # Types of attributes with tensors.
-_TENSOR_ATTRIBUTES = frozenset(
+TENSOR_ATTRIBUTES = frozenset(
     {
         onnx.AttributeProto.TENSOR,
         onnx.AttributeProto.TENSORS,
@@ -311,7 +311,7 @@ def tensors_of(node: onnx.NodeProto) -> Iterator[onnx.TensorProto]:
     """Yield the tensors in the attributes of ``node``, sparse parts included."""
     for attribute in node.attribute:
         kind = attribute.type
-        if kind not in _TENSOR_ATTRIBUTES:
+        if kind not in TENSOR_ATTRIBUTES:
             continue
         if kind == onnx.AttributeProto.TENSOR:
             yield attribute.t

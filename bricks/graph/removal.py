@@ -43,17 +43,17 @@ def matching_nodes(
     """
     chosen: set[int] = set()
     for pattern in patterns:
-        found = [n for n, node in enumerate(nodes) if _matches(node, pattern)]
+        found = [
+            n
+            for n, node in enumerate(nodes)
+            if any(fnmatchcase(name, pattern) for name in (node.op_type, *_names(node)))
+        ]
         if not found:
             known = [name for node in nodes for name in (node.op_type, *_names(node))]
             meant = suggestion(pattern, known, "it has")
             raise UsageError(f"no node of {title} is called {pattern!r}: {meant}")
         chosen.update(found)
     return sorted(chosen)
-
-
-def _matches(node: onnx.NodeProto, pattern: str) -> bool:
-    return any(fnmatchcase(name, pattern) for name in (node.op_type, *_names(node)))
 
 
 def _names(node: onnx.NodeProto) -> list[str]:
@@ -82,9 +82,26 @@ def without_nodes(
     gone = set(positions)
     kept = [node for position, node in enumerate(graph.node) if position not in gone]
     labels = tuple(n.op_type for n in bypassed), tuple(n.op_type for n in given)
-    _rewire(graph, kept, aliases, types)
+    copies = []
+    for node in kept:
+        copies.append(onnx.NodeProto())
+        copies[-1].CopyFrom(node)
+    del graph.node[:]
+    graph.node.extend(copies)
+    for node in all_nodes(graph):
+        for port, name in enumerate(node.input):
+            node.input[port] = _resolved(name, aliases)
+    names = list(dict.fromkeys(_resolved(output.name, aliases) for output in graph.output))
+    fed = {value.name for value in graph.input}
+    del graph.output[:]
+    graph.output.extend(_info(name, types) for name in names if name not in fed)
     _give(graph, results, types)
-    _keep_computed(graph, needs, types)
+    readers = Counter(name for node in graph.node for name in used_values(node))
+    computed = {name for node in graph.node for name in node.output}
+    outputs = {output.name for output in graph.output}
+    # What the given results alone needed is computed all the same.
+    unread = [n for n in dict.fromkeys(needs) if n in computed and not readers[n]]
+    graph.output.extend(_info(name, types) for name in unread if name not in outputs)
     return Removal(_cleaned(copy), *labels)
 
 
@@ -110,28 +127,6 @@ def _resolved(name: str, aliases: Mapping[str, str]) -> str:
     return name
 
 
-def _rewire(
-    graph: onnx.GraphProto,
-    kept: Sequence[onnx.NodeProto],
-    aliases: Mapping[str, str],
-    types: Mapping[str, ValueType],
-) -> None:
-    """Leave the nodes ``kept`` in ``graph``, reading what ``aliases`` say."""
-    copies = []
-    for node in kept:
-        copies.append(onnx.NodeProto())
-        copies[-1].CopyFrom(node)
-    del graph.node[:]
-    graph.node.extend(copies)
-    for node in all_nodes(graph):
-        for port, name in enumerate(node.input):
-            node.input[port] = _resolved(name, aliases)
-    names = list(dict.fromkeys(_resolved(output.name, aliases) for output in graph.output))
-    fed = {value.name for value in graph.input}
-    del graph.output[:]
-    graph.output.extend(_info(name, types) for name in names if name not in fed)
-
-
 def _give(graph: onnx.GraphProto, results: Sequence[str], types: Mapping[str, ValueType]) -> None:
     """Make ``results`` inputs of ``graph`` as far as they are read, and no outputs."""
     read = {name for node in graph.node for name in used_values(node)}
@@ -141,19 +136,7 @@ def _give(graph: onnx.GraphProto, results: Sequence[str], types: Mapping[str, Va
     graph.output.extend(outputs)
 
 
-def _keep_computed(
-    graph: onnx.GraphProto, needs: Sequence[str], types: Mapping[str, ValueType]
-) -> None:
-    """Make values in ``needs`` that are computed and that nobody reads outputs of ``graph``."""
-    read = Counter(name for node in graph.node for name in used_values(node))
-    computed = {name for node in graph.node for name in node.output}
-    outputs = {output.name for output in graph.output}
-    unread = [n for n in dict.fromkeys(needs) if n in computed and not read[n]]
-    graph.output.extend(_info(name, types) for name in unread if name not in outputs)
-
-
 def _cleaned(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """The nodes that the outputs depend on, with their inputs and weights."""
     outputs = list(proto.graph.output)
     part = upstream(proto, [output.name for output in outputs])
     if not part.graph.node:
@@ -166,7 +149,6 @@ def _cleaned(proto: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _info(name: str, types: Mapping[str, ValueType]) -> onnx.ValueInfoProto:
-    """The description of a tensor that is an input or output of a graph."""
     type_ = types.get(name)
     if not isinstance(type_, TensorType):
         raise ModelError(f"value '{name}' is no tensor of a known shape: keep its node")

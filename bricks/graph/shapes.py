@@ -48,7 +48,17 @@ def make_concrete(
     model, and :class:`OpenDimensions` for dimensions that stay open.
     """
     specified = specified or {}
-    _check_options(graph, batch, shapes, file)
+    if batch is not None and not 1 <= batch <= LARGEST_DIM:
+        raise ShapeError(f"{file}: batch {batch} makes no sense: give 1 to {LARGEST_DIM}")
+    names = [value.name for value in graph.input if not _is_container(value, file)]
+    for name, shape in shapes.items():
+        if name not in names:
+            listed = ", ".join(f"'{known}'" for known in names) or "none"
+            raise ShapeError(f"{file}: there is no input '{name}'; inputs are: {listed}")
+        if not all(dim is None or 0 <= dim <= LARGEST_DIM for dim in shape):
+            raise ShapeError(
+                f"{file}: shape {shown_shape(shape)} for input '{name}' makes no sense: {RANGE}"
+            )
     binding = _Binding(graph, file)
     for name, shape in shapes.items():
         binding.set_shape(name, shape, f"--shape {name}={shown_shape(shape)}")
@@ -149,25 +159,6 @@ def element_type(value: onnx.ValueInfoProto, file: str) -> str:
     return str(dtype)
 
 
-def _check_options(
-    graph: onnx.GraphProto,
-    batch: int | None,
-    shapes: Mapping[str, Sequence[int | None]],
-    file: str,
-) -> None:
-    if batch is not None and not 1 <= batch <= LARGEST_DIM:
-        raise ShapeError(f"{file}: batch {batch} makes no sense: give 1 to {LARGEST_DIM}")
-    names = [value.name for value in graph.input if not _is_container(value, file)]
-    for name, shape in shapes.items():
-        if name not in names:
-            listed = ", ".join(f"'{known}'" for known in names) or "none"
-            raise ShapeError(f"{file}: there is no input '{name}'; inputs are: {listed}")
-        if not all(dim is None or 0 <= dim <= LARGEST_DIM for dim in shape):
-            raise ShapeError(
-                f"{file}: shape {shown_shape(shape)} for input '{name}' makes no sense: {RANGE}"
-            )
-
-
 def _is_container(value: onnx.ValueInfoProto, file: str) -> bool:
     """Whether an input is a sequence, an optional or a map, which have no dimensions."""
     kind = value.type.WhichOneof("value")
@@ -256,7 +247,6 @@ class _Binding:
         return types, self._changed
 
     def _known(self, dims: Sequence[int | str] | None) -> list[int | str] | None:
-        """Return ``dims`` with the sizes of all bound symbols."""
         if dims is None:
             return None
         return [self._bound.get(d, (d, ""))[0] if isinstance(d, str) else d for d in dims]

@@ -220,7 +220,7 @@ class Sketch:
             ]
             flat = np.stack(columns, axis=1).reshape(-1)
         elif {self.quantiles, self.distinct, self.rises} != {None}:
-            flat = self._ordered(self._ascending(random), rng)
+            flat = self._ordered(random, rng)
         else:
             flat = np.ravel(random).astype(np.float64)
         if self.zeros is not None:
@@ -251,19 +251,20 @@ class Sketch:
         values: np.ndarray = (signs * sizes).astype(random.dtype)
         return values.reshape(random.shape)
 
-    def _ascending(self, random: np.ndarray) -> np.ndarray:
-        """Return as many sorted values of the sketched distribution as ``random`` has."""
-        if self.quantiles is None:
-            values = np.sort(np.ravel(random)).astype(np.float64)
-        else:
-            values = values_at_shares(np.linspace(0, 1, random.size), self.quantiles)
-        whole = random.dtype.kind in "iu"
-        if whole:
-            values = np.rint(values)
-        return values if self.distinct is None else with_distinct(values, self.distinct, whole)
+    def _ordered(self, random: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """As many values of the distribution as ``random`` has, with the sketch's share of rises.
 
-    def _ordered(self, ascending: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Order the values with the sketch's share of rises: in sorted runs, or at random."""
+        They are in sorted runs, or at random.
+        """
+        if self.quantiles is None:
+            ascending = np.sort(np.ravel(random)).astype(np.float64)
+        else:
+            ascending = values_at_shares(np.linspace(0, 1, random.size), self.quantiles)
+        whole_numbers = random.dtype.kind in "iu"
+        if whole_numbers:
+            ascending = np.rint(ascending)
+        if self.distinct is not None:
+            ascending = with_distinct(ascending, self.distinct, whole_numbers)
         count = ascending.size
         rises = 0.5 if self.rises is None else self.rises
         falling, share = rises < 0.5, max(rises, 1 - rises)

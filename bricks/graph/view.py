@@ -153,7 +153,13 @@ def source_graph(model: Model, known: Mapping[str, ValueType] | None = None) -> 
 
 def _inferred_graph(model: Model, proto: onnx.ModelProto, known: dict[str, ValueType]) -> Graph:
     """Return the nodes of an ONNX model, whose types follow from the types of its inputs."""
-    _declare(proto.graph, known)
+    outputs = {value.name: value for value in proto.graph.output}
+    for name, type in known.items():
+        info = onnx.ValueInfoProto(name=name, type=type_proto(type))
+        if name in outputs:
+            outputs[name].CopyFrom(info)
+        else:
+            proto.graph.value_info.append(info)
     try:
         inferred = onnx.shape_inference.infer_shapes(proto, strict_mode=False, data_prop=True).graph
     # Inference skips errors of single nodes; it raises others of no documented class.
@@ -168,7 +174,20 @@ def _inferred_graph(model: Model, proto: onnx.ModelProto, known: dict[str, Value
     types.update(_inferred(inferred, model.name))
     types.update(known)
     _drop_unused_outputs(proto, types)
-    _check_complete(proto.graph, types, model.name)
+    missing = [
+        (name, node)
+        for node in proto.graph.node
+        for name in node.output
+        if name and name not in types
+    ]
+    if missing:
+        name, node = missing[0]
+        more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
+        raise OpenShapes(
+            f"{model.name}: the shape of value '{name}' of node {label(node)} stays open{more}:"
+            " it depends on data, or on an operator that onnx does not know",
+            tuple(name for name, _ in missing),
+        )
     return Graph(
         nodes=tuple(proto.graph.node),
         inputs=tuple(name for name, _ in model.inputs),
@@ -198,19 +217,7 @@ def typed_graph(proto: onnx.ModelProto, known: Mapping[str, ValueType] | None = 
     return replace(graph, initializers=stated.initializers)
 
 
-def _declare(graph: onnx.GraphProto, known: Mapping[str, ValueType]) -> None:
-    """Declare the known types, from which inference continues."""
-    outputs = {value.name: value for value in graph.output}
-    for name, type in known.items():
-        info = onnx.ValueInfoProto(name=name, type=type_proto(type))
-        if name in outputs:
-            outputs[name].CopyFrom(info)
-        else:
-            graph.value_info.append(info)
-
-
 def _inferred(graph: onnx.GraphProto, file: str) -> Iterator[tuple[str, ValueType]]:
-    """Yield the complete types that inference wrote into ``graph``, by value."""
     for value in (*graph.value_info, *graph.output):
         if value.type.WhichOneof("value") != "tensor_type":
             continue  # the items of a container are observed in a run
@@ -248,17 +255,3 @@ def _drop_unused_outputs(proto: onnx.ModelProto, types: Mapping[str, ValueType])
                 node.output[i] = ""
         while node.output and not node.output[-1]:
             del node.output[-1]
-
-
-def _check_complete(graph: onnx.GraphProto, types: Mapping[str, ValueType], file: str) -> None:
-    missing = [
-        (name, node) for node in graph.node for name in node.output if name and name not in types
-    ]
-    if missing:
-        name, node = missing[0]
-        more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
-        raise OpenShapes(
-            f"{file}: the shape of value '{name}' of node {label(node)} stays open{more}:"
-            " it depends on data, or on an operator that onnx does not know",
-            tuple(name for name, _ in missing),
-        )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from bricks.operators.normalisation import SOFTMAX
 from bricks.operators.operator import (
+    FLOAT_BYTES,
     Operator,
     Restriction,
     WeightForm,
@@ -18,12 +19,11 @@ from bricks.operators.operator import (
     names,
     no_workspace,
     quantised,
+    require_floats,
 )
 
 if TYPE_CHECKING:
     from bricks.operators.node import Node
-
-_FLOAT_BYTES = 4
 
 
 def _joint_work(node: Node) -> int | None:
@@ -75,8 +75,7 @@ def _require(node: Node, floats: int, absent: Sequence[int], unsupported: str) -
 
     ``unsupported`` describes the inputs at ``absent`` ports.
     """
-    if any(node.tensor_at(port).dtype != "FLOAT" for port in range(floats)):
-        raise LookupError(f"{node.operator} of other types than float")
+    require_floats(node, floats)
     if any(node.has(port) for port in absent):
         raise LookupError(f"attention with {unsupported}")
 
@@ -87,14 +86,14 @@ def _joint_workspace(node: Node, threads: int) -> Sequence[int]:
     batch, tokens, _ = node.tensor_at(0).shape
     projected = batch * tokens * node.tensor_at(1).shape[1]
     scores = batch * node.number("num_heads") * tokens * tokens
-    return (projected * _FLOAT_BYTES, scores * _FLOAT_BYTES, node.output.size_bytes)
+    return (projected * FLOAT_BYTES, scores * FLOAT_BYTES, node.output.size_bytes)
 
 
 def _scores(node: Node, threads: int) -> Sequence[int]:
     """The scores of the standard operator, whose inputs are divided into heads already."""
     _require(node, 3, (4, 5, 6), "a past")
     batch, heads, tokens, _ = node.tensor_at(0).shape
-    return (batch * heads * tokens * node.tensor_at(1).shape[2] * _FLOAT_BYTES,)
+    return (batch * heads * tokens * node.tensor_at(1).shape[2] * FLOAT_BYTES,)
 
 
 def _transposed_heads(node: Node, threads: int) -> Sequence[int]:

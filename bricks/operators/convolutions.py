@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from bricks.graph.sketch import COLUMNS, ORDER, QUANTILES
 from bricks.operators.operator import (
+    FLOAT_BYTES,
     Features,
     Loops,
     Operator,
@@ -33,6 +34,7 @@ from bricks.operators.operator import (
     per_output,
     quantised,
     quantised_around,
+    require_floats,
     shape_at,
     to_first,
 )
@@ -44,7 +46,6 @@ _CONVOLUTION = Features(Loops.CONVOLUTION)
 _TRANSPOSED = Features(Loops.CONVOLUTION, transposed=True)
 _QUANTISED = Features(Loops.CONVOLUTION, operands=(0, 3))
 
-_FLOAT_BYTES = 4
 # Of a convolution that is cut into segments, the elements that each thread unfolds at a time.
 _SEGMENT = 32 * 1024
 # Positions of arguments of PyTorch's convolution and of its gradients.
@@ -86,29 +87,24 @@ def _gradient_work(node: Node) -> int:
     )
 
 
-def _require_floats(node: Node) -> None:
-    if any(node.tensor_at(port).dtype != "FLOAT" for port in (0, 1)):
-        raise LookupError(f"{node.operator} of other types than float")
-
-
 def _unfolded(node: Node, threads: int) -> Sequence[int]:
     """The unfolded input: the whole if there are more filters than pixels, else one segment."""
-    _require_floats(node)
+    require_floats(node)
     filters, *window = node.tensor_at(1).shape
     plain = not any(node.numbers("pads")) and set(node.numbers("strides")) <= {1}
     if math.prod(window[1:]) == 1 and plain and node.text("auto_pad") in ("", "NOTSET", "VALID"):
         return ()
     pixels = math.prod(node.output.shape[2:])
     if filters // node.number("group", 1) > pixels:
-        return (pixels * math.prod(window) * _FLOAT_BYTES,)
-    return (threads * _SEGMENT * _FLOAT_BYTES,)
+        return (pixels * math.prod(window) * FLOAT_BYTES,)
+    return (threads * _SEGMENT * FLOAT_BYTES,)
 
 
 def _columns(node: Node, threads: int) -> Sequence[int]:
     """The columns of one image and group, before they are added up."""
-    _require_floats(node)
+    require_floats(node)
     columns = math.prod(node.tensor_at(1).shape[1:])
-    return (columns * math.prod(node.tensor_at(0).shape[2:]) * _FLOAT_BYTES,)
+    return (columns * math.prod(node.tensor_at(0).shape[2:]) * FLOAT_BYTES,)
 
 
 _CONVOLUTIONS = (

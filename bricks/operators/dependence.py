@@ -48,14 +48,6 @@ def branches_on_values(operator: Operator) -> bool:
     return any(dependence.decisive for dependence in operator.values)
 
 
-def values_decide(nodes: Iterable[onnx.NodeProto]) -> bool:
-    """Whether the work of a model of these ``nodes`` depends on its weights and inputs."""
-    nodes = list(nodes)
-    rows = (operator_of(node) for node in nodes if not is_call(node))
-    deciding = any(not dependence.large_table for row in rows for dependence in row.values)
-    return deciding or bool(conditional_loops(nodes))
-
-
 def data_of(graph: Graph, specified: Collection[str] = ()) -> set[str]:
     """The values that depend on the data of inputs, other than ``specified`` ones."""
     data = set(graph.inputs).difference(specified)
@@ -97,7 +89,9 @@ def choosing_weights(graph: Graph) -> set[str]:
 
 def data_decides(proto: onnx.ModelProto) -> bool:
     """Whether the work of a model depends on its weights and inputs, by values or by branches."""
-    if values_decide(proto.graph.node):
+    rows = (operator_of(node) for node in proto.graph.node if not is_call(node))
+    deciding = any(not dependence.large_table for row in rows for dependence in row.values)
+    if deciding or conditional_loops(proto.graph.node):
         return True
     graph = graph_of(proto)
     return bool(branches_on_data(graph)) or bool(choosing_weights(graph))
@@ -158,26 +152,20 @@ def sketched_values(
     are whole, and include the first input's, on which a runtime's own loops branch.
     """
     if is_call(nodes[0]):
-        return _sketched_arguments(nodes, types, sketches)
+        facts = dict[str, set[str]]()
+        for node in nodes:
+            for name, counting in dependent_arguments(node, types):
+                facts.setdefault(name, set()).update(counting)
+        reduced = {
+            n: sketches[n].with_facts(counting) for n, counting in facts.items() if n in sketches
+        }
+        return {name: sketch for name, sketch in reduced.items() if sketch is not None}
     names = [
         name
         for node in nodes
         for name in (*node.input[:1], *(n for n, _ in dependent_inputs(node, _LARGE_TABLE_BYTES)))
     ]
     return {name: sketches[name] for name in names if name in sketches}
-
-
-def _sketched_arguments(
-    nodes: Iterable[onnx.NodeProto], types: Types, sketches: Mapping[str, Sketch]
-) -> dict[str, Sketch]:
-    facts = dict[str, set[str]]()
-    for node in nodes:
-        for name, counting in dependent_arguments(node, types):
-            facts.setdefault(name, set()).update(counting)
-    reduced = {
-        n: sketches[n].with_facts(counting) for n, counting in facts.items() if n in sketches
-    }
-    return {name: sketch for name, sketch in reduced.items() if sketch is not None}
 
 
 def _bytes(type_: ValueType | None) -> int:

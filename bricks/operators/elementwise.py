@@ -103,11 +103,9 @@ def _biased(node: Node, threads: int) -> Sequence[int]:
 
 # Facts that several rows share.
 _BINARY = Operator(work=per_output(1), workspace=no_workspace, features=_BROADCASTING)
-_ABSORBED_BINARY = Operator(
-    work=per_output(1), workspace=no_workspace, features=_BROADCASTING, absorbed=True
-)
+_ABSORBED_BINARY = replace(_BINARY, absorbed=True)
 _FUNCTION = Operator(work=per_output(1), workspace=no_workspace)
-_ABSORBED = Operator(work=per_output(1), workspace=no_workspace, absorbed=True)
+_ABSORBED = replace(_FUNCTION, absorbed=True)
 
 _ARITHMETIC = (
     replace(_ABSORBED_BINARY, onnx=names("Add PRelu"), aten=names("add")),
@@ -126,32 +124,16 @@ _ARITHMETIC = (
         restrict=_divisor,
     ),
     Operator(aten=names("fmod remainder"), work=per_output(1), values=decided_by(0, QUANTILES)),
-    Operator(
+    replace(
+        _ABSORBED_BINARY,
         onnx=names("Pow"),
         aten=names("pow"),
-        work=per_output(1),
         # Squares and roots have fast paths.
         steering=Steering((1,), scalars_only=True),
-        workspace=no_workspace,
-        features=_BROADCASTING,
-        absorbed=True,
     ),
-    Operator(
-        onnx=names("Max Min"),
-        work=_variadic,
-        passes=from_any,
-        workspace=no_workspace,
-        features=_BROADCASTING,
-        absorbed=True,
-    ),
-    Operator(
-        onnx=names("Sum"),
-        work=_variadic,
-        workspace=no_workspace,
-        features=_BROADCASTING,
-        absorbed=True,
-    ),
-    Operator(onnx=names("Mean"), work=_variadic, workspace=no_workspace, features=_BROADCASTING),
+    replace(_ABSORBED_BINARY, onnx=names("Max Min"), work=_variadic, passes=from_any),
+    replace(_ABSORBED_BINARY, onnx=names("Sum"), work=_variadic),
+    replace(_BINARY, onnx=names("Mean"), work=_variadic),
     Operator(aten=names("addcmul addcdiv lerp"), work=per_output(3)),
     Operator(aten=names("xlogy"), values=decided_by(1, QUANTILES)),
 )

@@ -82,7 +82,7 @@ def _called_at(position: int) -> tuple[Dependence, ...]:
 
 
 # Facts of operators that read elements.
-_READ = Operator(work=no_work, passes=to_first(0), workspace=no_workspace)
+_READ = Operator(work=no_work, passes=to_first(0), workspace=no_workspace, features=_SELECTS)
 
 _INDEXING = (
     replace(
@@ -97,15 +97,8 @@ _INDEXING = (
         onnx=names("GatherElements"),
         values=indexed_by(1, *_POSITIONS),
         restrict=axis_index(0),
-        features=_SELECTS,
     ),
-    replace(
-        _READ,
-        onnx=names("GatherND"),
-        values=indexed_by(1, *_TUPLES),
-        restrict=_tuple_index,
-        features=_SELECTS,
-    ),
+    replace(_READ, onnx=names("GatherND"), values=indexed_by(1, *_TUPLES), restrict=_tuple_index),
     Operator(
         onnx=names("com.microsoft.GatherND"),
         restrict=_tuple_index,
@@ -173,7 +166,7 @@ _SELECTION = (
         values=decided_by(1, ZEROS),
         passes=to_first(0),
         sized_by_data=True,
-        features=Features(selects=True),
+        features=_SELECTS,
     ),
     Operator(
         onnx=names("Unique com.microsoft.Unique"),

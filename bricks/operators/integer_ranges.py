@@ -256,9 +256,10 @@ class _UseFollower:
 
     def __init__(self, graph: Graph) -> None:
         self._uses: dict[str, list[tuple[onnx.NodeProto, int]]] = {}
-        for node in _with_inner(graph.nodes):
-            for index, name in enumerate(node.input):
-                self._uses.setdefault(name, []).append((node, index))
+        for outer in graph.nodes:
+            for node in (outer, *inner_nodes(outer)):
+                for index, name in enumerate(node.input):
+                    self._uses.setdefault(name, []).append((node, index))
         self._graph = graph
         self._steps_left = _ALL_STEPS
 
@@ -348,12 +349,6 @@ class _UseFollower:
         return int(values.min()), int(values.max())
 
 
-def _with_inner(nodes: Collection[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    for node in nodes:
-        yield node
-        yield from inner_nodes(node)
-
-
 # Lengths that data decide differ from run to run, as in a server; those of one rotation by so
 # much, because all bricks behind have the length of one run.
 _LENGTHS_DIFFER = 1 / 20
@@ -426,11 +421,6 @@ def rotated_inputs(
         if not isinstance(graph.types[name], ContainerType)
         and ELEMENT_BITS.get(graph.types[name].dtype, 0) >= 8
     }
-    return _with_course(graph, rotated)
-
-
-def _with_course(graph: Graph, rotated: set[str]) -> RotatedInputs:
-    """The ``rotated`` inputs, and what they decide about a run."""
     chosen = {name: _inputs_of(graph, [name]) & rotated for name in set(_choosing(graph))}
     for loop in conditional_loops(graph.nodes):
         chosen[counter_name(loop)] = _inputs_of(graph, used_values(loop)) & rotated

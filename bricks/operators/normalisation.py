@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from bricks.graph.sketch import DISTINCT, ORDER, ZEROS
 from bricks.operators.operator import (
+    FLOAT_BYTES,
     Access,
     Features,
     Operator,
@@ -27,6 +28,7 @@ from bricks.operators.operator import (
     no_workspace,
     per_input,
     quantised,
+    require_floats,
     shape_at,
     to_first,
 )
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
 
 SOFTMAX = 5
 _NORMALISE = 8
-_FLOAT_BYTES = 4
 _ALONG_AXIS = Features(access=Access.ALONG_AXIS)
 
 
@@ -46,12 +47,11 @@ def _lrn_work(node: Node) -> int:
 
 def _lrn_workspace(node: Node, threads: int) -> Sequence[int]:
     """A scale for each element, and the squares of one image, padded by channels."""
+    require_floats(node, 1)
     data = node.tensor_at(0)
-    if data.dtype != "FLOAT":
-        raise LookupError("LRN of other types than float")
     _, channels, *sizes = data.shape
     padded = (channels + node.number("size") - 1) * math.prod(sizes)
-    return (data.size_bytes, padded * _FLOAT_BYTES)
+    return (data.size_bytes, padded * FLOAT_BYTES)
 
 
 def _transposed_copies(node: Node, threads: int) -> Sequence[int]:

@@ -154,6 +154,16 @@ class Operator:
         return Operator(aten=self.aten, work=self.work, values=self.values, features=features)
 
 
+# Of an element of the buffers of kernels.
+FLOAT_BYTES = 4
+
+
+def require_floats(node: Node, inputs: int = 2) -> None:
+    """Raise ``LookupError`` unless the first ``inputs`` are floats."""
+    if any(node.tensor_at(port).dtype != "FLOAT" for port in range(inputs)):
+        raise LookupError(f"{node.operator} of other types than float")
+
+
 def no_workspace(node: Node, threads: int) -> Sequence[int]:
     """The workspace of a kernel that needs no buffer between inputs and outputs."""
     return ()

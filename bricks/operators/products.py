@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bricks.operators.operator import (
+    FLOAT_BYTES,
     Features,
     Loops,
     Operator,
@@ -25,6 +26,7 @@ from bricks.operators.operator import (
     no_workspace,
     quantised,
     quantised_around,
+    require_floats,
     shape_at,
 )
 
@@ -162,9 +164,6 @@ _PRODUCTS = (
 )
 
 
-_FLOAT_BYTES = 4
-
-
 def _work(gates: int) -> Work:
     """Matrix products of all steps, directions and gates."""
 
@@ -183,19 +182,14 @@ def _layer_work(node: Node) -> int:
     return 2 * positions * (node.type_at(1).elements + node.type_at(2).elements)
 
 
-def _require_floats(node: Node) -> None:
-    if any(node.tensor_at(port).dtype != "FLOAT" for port in (0, 1)):
-        raise LookupError(f"{node.operator} of other types than float")
-
-
 def _gates(gates: int) -> Workspace:
     """Return a rule: gates of all steps by direction; if backward, reversed input and output."""
 
     def workspace(node: Node, threads: int) -> Sequence[int]:
-        _require_floats(node)
+        require_floats(node)
         steps, batch, features = node.tensor_at(0).shape
         hidden = node.number("hidden_size")
-        row_bytes = steps * batch * _FLOAT_BYTES
+        row_bytes = steps * batch * FLOAT_BYTES
         direction = node.text("direction") or "forward"
         directions = [row_bytes * gates * hidden] * (2 if direction == "bidirectional" else 1)
         reversed_ = [] if direction == "forward" else [row_bytes * features, row_bytes * hidden]
@@ -206,9 +200,9 @@ def _gates(gates: int) -> Workspace:
 
 def _products(node: Node, threads: int) -> Sequence[int]:
     """The products of all steps with the input; directions take turns."""
-    _require_floats(node)
+    require_floats(node)
     steps, batch, _ = node.tensor_at(0).shape
-    return (steps * batch * node.number("hidden_size") * _FLOAT_BYTES,)
+    return (steps * batch * node.number("hidden_size") * FLOAT_BYTES,)
 
 
 def _lengths(node: Node, port: int) -> Restriction | None:

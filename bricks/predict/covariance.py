@@ -101,14 +101,8 @@ def feature_matrix(
 
     ``roof_s`` are the bricks' rooflines in seconds.
     """
-    lengths = _sizes(features, roof_s) / params.lengths
-    names = [[crc32(name.encode()) for name in (*t.tags, t.operator)] for t in features]
-    return np.concatenate([lengths, np.array(names, float)], axis=1)
-
-
-def _sizes(features: Sequence[BrickFeatures], roof_s: Array) -> Array:
-    """Logarithms to base 2 of all sizes, a row for each brick, in the order of ``lengths``."""
-    rows = [
+    # Logarithms to base 2 of all sizes, in the order of ``lengths``.
+    sizes = [
         (
             *t.sizes,
             math.log2(t.moved_bytes + 64),
@@ -119,7 +113,9 @@ def _sizes(features: Sequence[BrickFeatures], roof_s: Array) -> Array:
         )
         for t, seconds in zip(features, roof_s, strict=True)
     ]
-    return np.array(rows)
+    lengths = np.array(sizes) / params.lengths
+    names = [[crc32(name.encode()) for name in (*t.tags, t.operator)] for t in features]
+    return np.concatenate([lengths, np.array(names, float)], axis=1)
 
 
 def covariance(a: Array, b: Array, params: CovarianceParams, *, lower: bool = False) -> Array:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import io
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,15 +62,19 @@ def written(learned: Mapping[str, Learned], granularity: str) -> bytes:
                 "kernels": sorted(field.kernels),
             }
         keys = sorted(entry.latency_s)
-        arrays[_name(index, "latencies", "keys")] = _packed(keys)
+        digests = b"".join(bytes.fromhex(key.removeprefix(_KEY)) for key in keys)
+        arrays[_name(index, "latencies", "keys")] = np.frombuffer(digests, np.uint8)
         seconds = [entry.latency_s[key] for key in keys]
         arrays[_name(index, "latencies", "seconds")] = np.array(seconds, np.float32)
+        limits = entry.predictor.limits
+        rates = limits.flops_per_s, limits.bytes_per_s
         targets[target_key] = {
             "place": index,
             "learned_from": entry.predictor.learned_from,
             "bias": entry.predictor.bias,
             "general": _roofline_json(entry.predictor.general),
-            "limits": _limits_json(entry.predictor.limits),
+            # JSON lacks infinite rates.
+            "limits": [rate if math.isfinite(rate) else None for rate in rates],
             "fields": fields,
             "slowness": entry.slowness,
         }
@@ -105,7 +109,9 @@ def read(content: bytes, target_key: str, granularity: str) -> Learned | None:
     general = _roofline(data["general"])
     limits = RooflineLimits(*(math.inf if rate is None else rate for rate in data["limits"]))
     predictor = Predictor(data["learned_from"], data["bias"], fields, general, limits)
-    latency_s = dict(zip(_unpacked(keys), seconds.tolist(), strict=True))
+    text = keys.tobytes().hex()
+    names = (_KEY + text[i : i + 32] for i in range(0, len(text), 32))
+    latency_s = dict(zip(names, seconds.tolist(), strict=True))
     return Learned(predictor, _slowness(data), latency_s)
 
 
@@ -117,17 +123,6 @@ def _slowness(data: Mapping[str, Any]) -> float:
     if usual_s is None or not seen_s:
         return 0.0
     return min(_MAX_SLOWNESS, max(0.0, math.log2(usual_s / min(seen_s))))
-
-
-def _packed(keys: Sequence[str]) -> Array:
-    """Digests of keys of bricks, 16 bytes each, in one array."""
-    digests = b"".join(bytes.fromhex(key.removeprefix(_KEY)) for key in keys)
-    return np.frombuffer(digests, np.uint8)
-
-
-def _unpacked(digests: Array) -> list[str]:
-    text = digests.tobytes().hex()
-    return [_KEY + text[i : i + 32] for i in range(0, len(text), 32)]
 
 
 def _name(index: int, kind: str, name: str) -> str:
@@ -144,12 +139,6 @@ def _field(kind: str, data: Mapping[str, Any], arrays: Mapping[str, Array], inde
         data["scales"],
         frozenset(data["kernels"]),
     )
-
-
-def _limits_json(limits: RooflineLimits) -> list[float | None]:
-    """The rates, with null for an infinite one, which JSON lacks."""
-    rates = limits.flops_per_s, limits.bytes_per_s
-    return [rate if math.isfinite(rate) else None for rate in rates]
 
 
 def _roofline_json(roofline: Roofline) -> dict[str, Any]:

@@ -137,7 +137,7 @@ def call_convolution(node: BrickNode) -> Description:
     terms, outputs = (weight[0] // groups, weight[1]) if transposed else (
         weight[1], weight[0] // groups,
     )  # fmt: skip
-    taps = math.prod(weight[2:])
+    taps, strides = math.prod(weight[2:]), _strides(call, _port(call, first))
     sizes = (
         output[0] * math.prod(space), space[-1] if space else 1, terms, outputs, groups, taps,
         math.prod(stride), max(dilation, default=1),
@@ -148,7 +148,7 @@ def call_convolution(node: BrickNode) -> Description:
         node.dtype_at(0),
         # Which gradients are asked for decides how much is computed.
         "".join(str(int(asked)) for asked in call.arguments[0][10]) if gradients else "",
-        str(_channels_last(call, _port(call, first))),
+        str(len(strides) > 2 and strides[1] == 1),
     )
     return tags, tuple(map(float, sizes))
 
@@ -184,11 +184,6 @@ def _transposed(call: Call, port: int) -> bool:
     """Whether a matrix is stored in column-major order."""
     strides = _strides(call, port)
     return len(strides) > 1 and strides[-2] < strides[-1]
-
-
-def _channels_last(call: Call, port: int) -> bool:
-    strides = _strides(call, port)
-    return len(strides) > 2 and strides[1] == 1
 
 
 _MODES = ("mode", "reduction", "coordinate_transformation_mode", "nearest_mode", "direction")
@@ -234,7 +229,23 @@ def _pattern(node: BrickNode) -> tuple[str, int]:
         inner = not axes or max(a % max(1, len(shape)) for a in axes) == len(shape) - 1
         return ("inner" if inner else "outer"), shape[-1] if shape else 1
     if access in (Access.BROADCASTING, Access.EXPANDING):
-        return _broadcast(node)
+        out = node.output_shape
+        expanding = node.features.access is Access.EXPANDING
+        operands = node.input_types[:1] if expanding else node.input_types
+        smallest = min(map(shape_of, operands), key=math.prod, default=())
+        size = math.prod(smallest)
+        if size <= 1:
+            return "scalar", math.prod(out)
+        if size == math.prod(out):
+            return "equal", size
+        padded = (1,) * (len(out) - len(smallest)) + smallest
+        same = len(padded) == len(out) and padded[-1] == out[-1]
+        run = 1
+        for ours, theirs in zip(reversed(padded), reversed(out), strict=False):
+            if (ours == theirs) != same and theirs > 1:
+                break
+            run *= theirs
+        return ("tail" if same else "repeated"), run
     ends = node.output_shape or shape
     return f"plain{node.attribute('channels_last', 0)}", ends[-1] if ends else 1
 
@@ -265,27 +276,6 @@ def _moves_one(order: Sequence[int]) -> bool:
     """Whether moving one axis leaves the others in order: runtimes have a fast path for that."""
     rests = ([*order[:i], *order[i + 1 :]] for i in range(len(order)))
     return any(rest == sorted(rest) for rest in rests)
-
-
-def _broadcast(node: BrickNode) -> tuple[str, int]:
-    """The innermost stretch over which all operands have the same access pattern."""
-    out = node.output_shape
-    expanding = node.features.access is Access.EXPANDING
-    operands = node.input_types[:1] if expanding else node.input_types
-    smallest = min(map(shape_of, operands), key=math.prod, default=())
-    size = math.prod(smallest)
-    if size <= 1:
-        return "scalar", math.prod(out)
-    if size == math.prod(out):
-        return "equal", size
-    padded = (1,) * (len(out) - len(smallest)) + smallest
-    same = len(padded) == len(out) and padded[-1] == out[-1]
-    run = 1
-    for ours, theirs in zip(reversed(padded), reversed(out), strict=False):
-        if (ours == theirs) != same and theirs > 1:
-            break
-        run *= theirs
-    return ("tail" if same else "repeated"), run
 
 
 Shape = tuple[int, ...]

@@ -202,13 +202,13 @@ NO_LIMITS = RooflineLimits()
 
 def _flops_and_weight_bytes(features: Sequence[BrickFeatures]) -> tuple[Array, Array]:
     """Operations, and bytes of uncached weights, of each brick."""
-    weights = np.array([t.weight_bytes * _uncached(t) for t in features])
-    return np.array([t.flops for t in features]), weights
-
-
-def _uncached(features: BrickFeatures) -> bool:
-    exceeds_caches = features.context.working_set_bytes >= 2.0**UNCACHED
-    return exceeds_caches and features.kind in _READ_ALL
+    weights = [
+        t.weight_bytes
+        if t.kind in _READ_ALL and t.context.working_set_bytes >= 2.0**UNCACHED
+        else 0.0
+        for t in features
+    ]
+    return np.array([t.flops for t in features]), np.array(weights)
 
 
 def _highest(amounts: Array, latency_s: Array, minimum: float) -> float:

@@ -111,7 +111,6 @@ class _SourceLatencies:
         )
 
     def part(self, rows: Array) -> _SourceLatencies:
-        """The rows of some of the bricks."""
         features = [self.features[i] for i in rows]
         return _SourceLatencies(features, self.logs[rows], self.sds[rows], self.trust)
 
@@ -136,12 +135,10 @@ class _SourceLatencies:
         return replace(self, trust=trust)
 
     def of_kind(self, kind: str) -> Array:
-        """The rows of the bricks of a kind."""
         return np.array([i for i, t in enumerate(self.features) if t.kind == kind], int)
 
     @property
     def weights(self) -> Array:
-        """The weight of each source for each brick."""
         weights: Array = self.trust / (self.sds**2 + 0.05**2)
         return weights
 

@@ -10,7 +10,7 @@ from bricks.analysis.advice import AdvisedSetting, NoSetting, SloAdvice
 from bricks.compose.slo import MeetsSlo
 from bricks.errors import printable
 from bricks.report.agreement import agreement_remarks, differing
-from bricks.report.tables import Column, seconds, table_of
+from bricks.report.tables import Column, part_column, seconds, table_of
 from bricks.report.words import (
     count_text,
     listed,
@@ -40,7 +40,11 @@ def advice_parts(advice: SloAdvice, *, every: bool = False) -> list[RenderableTy
     parts: list[RenderableType] = [table_of(best, _columns(advice))]
     if every:
         rows = [of for of in advice.settings if isinstance(of, AdvisedSetting)]
-        parts += ["", table_of(rows, [*_columns(advice), *_details()])]
+        details: list[Column[AdvisedSetting]] = [
+            Column("runtime", lambda row: row.target.runtime.version, left=True),
+            Column("latencies of bricks", lambda row: source_text(row.provenance), left=True),
+        ]
+        parts += ["", table_of(rows, [*_columns(advice), *details])]
     return parts
 
 
@@ -52,24 +56,14 @@ def _columns(advice: SloAdvice) -> Sequence[Column[AdvisedSetting]]:
         Column("model", lambda row: row.model, left=True),
         Column("system", lambda row: names[row.target.system.name], left=True),
         Column("threads", _threads),
-        Column("batch", lambda row: None if row.batch is None else str(row.batch)),
-        Column(latency, lambda row: f"{seconds(row.latency_s.value)} {_uncertainty(row)}"),
-        Column("hosts", lambda row: None if row.hosts is None else hosts_text(row.hosts)),
+        part_column("batch", lambda row: row.batch, str),
+        Column(
+            latency, lambda row: f"{seconds(row.latency_s.value)} {uncertainty_text(row.latency_s)}"
+        ),
+        part_column("hosts", lambda row: row.hosts, hosts_text),
         Column("meets SLO", lambda row: row.meets_slo.value),
-        Column("cost/million", lambda row: _cost(row.cost_per_million)),
+        part_column("cost/million", lambda row: row.cost_per_million, "{:.3g}".format),
     ]
-
-
-def _details() -> Sequence[Column[AdvisedSetting]]:
-    """Further columns of all settings."""
-    return [
-        Column("runtime", lambda row: row.target.runtime.version, left=True),
-        Column("latencies of bricks", lambda row: source_text(row.provenance), left=True),
-    ]
-
-
-def _uncertainty(row: AdvisedSetting) -> str:
-    return uncertainty_text(row.latency_s)
 
 
 def _threads(row: AdvisedSetting) -> str:
@@ -85,57 +79,35 @@ def hosts_text(hosts: HostRange) -> str | None:
     return str(hosts.hosts) if hosts.hosts is not None else f"{hosts.fewest} to {hosts.enough}"
 
 
-def _cost(cost: float | None) -> str | None:
-    return None if cost is None else f"{cost:.3g}"
-
-
 def advice_remarks(advice: SloAdvice) -> list[str]:
     """Remarks in the order of their weight."""
-    differing = agreement_remarks(advice.agreements, runtime=advice.runtime)
-    return [
-        *differing,
-        *_of_unknown(advice),
-        *_of_spread(advice),
-        *_of_failures(advice),
-        *_of_assumptions(advice),
-    ]
-
-
-def _of_unknown(advice: SloAdvice) -> Iterator[str]:
-    """A line on models whose outputs with another runtime than the usual nobody has compared."""
+    remarks = list(agreement_remarks(advice.agreements, runtime=advice.runtime))
     unknown = [
-        of for of in advice.agreements
+        of.model for of in advice.agreements
         if RUNTIME in (of.one, of.other) and of.verdict == NOT_COMPARED
     ]  # fmt: skip
     if advice.runtime != RUNTIME and unknown:
-        names = names_text(list(dict.fromkeys(of.model for of in unknown)), _NAMED)
-        yield (
+        names = names_text(list(dict.fromkeys(unknown)), _NAMED)
+        remarks.append(
             f"Whether {advice.runtime} computes what {RUNTIME} does is not known of {names}:"
             f" 'bricks predict MODEL --runtime {RUNTIME},{advice.runtime}' compares their outputs."
         )
-
-
-def _of_spread(advice: SloAdvice) -> Iterator[str]:
-    unknown = [
+    spreads = [
         of.model for of in advice.candidates if of.best is not None and not of.best.spread_known
     ]
-    if unknown and advice.qps is not None:
-        yield (
-            f"No measured brick tells how single runs of {names_text(unknown, _NAMED)} differ:"
+    if spreads and advice.qps is not None:
+        remarks.append(
+            f"No measured brick tells how single runs of {names_text(spreads, _NAMED)} differ:"
             " their percentiles are of waiting alone."
         )
-
-
-def _of_failures(advice: SloAdvice) -> Iterator[str]:
     failures = [of for of in advice.settings if isinstance(of, NoSetting)]
     if failures and len(failures) < len(advice.settings):
         settings = count_text(len(failures), "setting")
-        yield f"{settings} without an estimate, such as: {printable(failures[0].error)}"
-
-
-def _of_assumptions(advice: SloAdvice) -> Iterator[str]:
+        first = printable(failures[0].error)
+        remarks.append(f"{settings} without an estimate, such as: {first}")
     if advice.qps is not None:
-        yield "Processors are taken to be awake; instances not to slow each other down."
+        remarks.append("Processors are taken to be awake; instances not to slow each other down.")
+    return remarks
 
 
 # So many candidates are named; of more, they are counted.
@@ -164,7 +136,6 @@ def bound_text(advice: SloAdvice) -> str:
 
 
 def _named(advice: SloAdvice, candidates: Sequence[Candidate]) -> Iterator[str]:
-    """A clause for each group of candidates with the same answer."""
     meeting = [of for of in candidates if of.meets_slo is MeetsSlo.YES]
     bound = bound_text(advice)
     said = ""
@@ -178,7 +149,10 @@ def _named(advice: SloAdvice, candidates: Sequence[Candidate]) -> Iterator[str]:
     undecided = [of for of in candidates if of.undecided]
     yield from _undecided(advice, undecided, bound)
     if missing := [of for of in candidates if of.meets_slo is MeetsSlo.NO]:
-        yield _missing(missing, bound if not undecided else "") + _nowhere(candidates)
+        place, systems = "", _systems(candidates)
+        if len(missing) == len(candidates):
+            place = f" on {printable(*systems)}" if len(systems) == 1 else " on any known system"
+        yield _missing(missing, bound if not undecided else "") + place
 
 
 def _meeting(group: Sequence[Candidate], hosts: int, bound: str) -> str:
@@ -202,20 +176,11 @@ def _place(group: Sequence[Candidate], candidates: Sequence[Candidate]) -> str:
     return f", {'cheapest' if priced else 'fastest'} on {name}"
 
 
-def _nowhere(candidates: Sequence[Candidate]) -> str:
-    """The place of candidates none of which meets the SLO."""
-    if any(of.meets_slo is not MeetsSlo.NO for of in candidates):
-        return ""
-    systems = _systems(candidates)
-    return f" on {printable(*systems)}" if len(systems) == 1 else " on any known system"
-
-
 def _systems(candidates: Sequence[Candidate]) -> set[str]:
     return {setting.target.system.name for of in candidates for setting in of.settings}
 
 
 def _undecided(advice: SloAdvice, candidates: Sequence[Candidate], bound: str) -> Iterator[str]:
-    """A clause for each command that decides candidates, and one for those without a command."""
     rest = {of.model: of for of in candidates}
     about = f" about {bound}" if bound else ""
     for deciding in advice.deciding:
@@ -242,13 +207,10 @@ def _open(group: Sequence[Candidate]) -> str:
 def deciding_text(deciding: Deciding) -> str:
     """``bricks measure c4`` in quotes, where it runs, and how long it takes."""
     where = "" if deciding.system is None else f" on {printable(deciding.system)}"
-    cost = "" if deciding.wall_s is None else f" ({seconds_text(deciding.wall_s)})"
+    wall_s, cost = deciding.wall_s, ""
+    if wall_s is not None:
+        cost = f" ({max(1, round(wall_s))} s)" if wall_s < 90 else f" ({round(wall_s / 60)} min)"
     return f"`{printable(deciding.command)}`{where}{cost}"
-
-
-def seconds_text(wall_s: float) -> str:
-    """About how long somebody waits: ``8 s``, ``3 min``."""
-    return f"{max(1, round(wall_s))} s" if wall_s < 90 else f"{round(wall_s / 60)} min"
 
 
 def _missing(group: Sequence[Candidate], bound: str) -> str:
@@ -257,7 +219,6 @@ def _missing(group: Sequence[Candidate], bound: str) -> str:
 
 
 def _counted(advice: SloAdvice, candidates: Sequence[Candidate]) -> Iterator[str]:
-    """The number of candidates with each answer, and the name of the best."""
     meeting = [of for of in candidates if of.meets_slo is MeetsSlo.YES]
     best = "" if not meeting else f", best {_best(meeting[0])}"
     yield (

@@ -118,7 +118,6 @@ def _node(
 
 
 def _io(brick: Brick) -> bytes:
-    """The types and shapes of what a brick reads and makes."""
     reads = [*brick.inputs.values(), *brick.weights.values()]
     return encoded(_INPUTS, _values(reads)) + encoded(_OUTPUTS, _values(brick.outputs.values()))
 
@@ -139,7 +138,6 @@ class _Unsigned(int):
 
 
 def _fact(name: str, value: bool | int | float | str) -> bytes:
-    """An attribute, in the field for the type of its value."""
     head = encoded(_FACT_NAME, name.encode())
     match value:
         case bool():

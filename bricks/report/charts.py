@@ -59,7 +59,6 @@ def _tips(*fields: tuple[str, str]) -> list[alt.Tooltip]:
 
 
 def _hues(field: str, **options: Any) -> alt.Color:
-    """The colour of a category, in the order of the data, without a title."""
     return alt.Color(field, title=None, sort=None, scale=alt.Scale(range=_HUES), **options)
 
 

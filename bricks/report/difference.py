@@ -71,8 +71,17 @@ def _head(diff: TargetDiff) -> Iterator[str]:
     yield _counts_of_changes(of.bricks)
     if of.common is not None:
         yield _common(of.common)
-    for doubt in (_sampled_once, _disturbed):
-        yield from doubt(of.bricks)
+    if once := sum(min(brick.rounds) == 1 for brick in of.bricks):
+        yield (
+            f"{once} of the bricks were sampled in one round only on a side, which proves little:"
+            " a smaller --precision for 'bricks measure' samples them more often."
+        )
+    if disturbed := sum(brick.disturbed for brick in of.bricks):
+        yield (
+            f"{disturbed} of the bricks were sampled on a side only while others kept the"
+            " processors busy, which proves little: measure again when the host is quiet, in"
+            " another --cache."
+        )
     for side, names in (("old", diff.only_old), ("new", diff.only_new)):
         if names:
             only = names_text(names, _MAX_PARTS)
@@ -99,34 +108,24 @@ def _common(common: CommonChange) -> str:
     )
 
 
-def _sampled_once(bricks: Sequence[BrickDifference]) -> Iterator[str]:
-    if once := sum(min(brick.rounds) == 1 for brick in bricks):
-        yield (
-            f"{once} of the bricks were sampled in one round only on a side, which proves little:"
-            " a smaller --precision for 'bricks measure' samples them more often."
-        )
-
-
-def _disturbed(bricks: Sequence[BrickDifference]) -> Iterator[str]:
-    if disturbed := sum(brick.disturbed for brick in bricks):
-        yield (
-            f"{disturbed} of the bricks were sampled on a side only while others kept the"
-            " processors busy, which proves little: measure again when the host is quiet, in"
-            " another --cache."
-        )
-
-
 def _models(of: Difference) -> Iterator[RenderableType]:
     if of.models:
         yield ""
         yield table_of(of.models, _model_columns(of.common))
     for model in of.models:
-        for note in (_predicted, _while_disturbed, _replaced):
-            yield from note(model)
+        yield from _predicted(model)
+        yield from _while_disturbed(model)
+        if model.gone_s or model.come_s:
+            removed = sum(not part.new_occurrences for part in model.contributions)
+            added = sum(not part.old_occurrences for part in model.contributions)
+            yield (
+                f"{model.model}: the executed graphs differ: {count_text(removed, 'brick')} that"
+                f" took {seconds(model.gone_s)} were replaced by {count_text(added, 'brick')} that"
+                f" take {seconds(model.come_s)}."
+            )
 
 
 def _bricks(of: Difference) -> Iterator[RenderableType]:
-    """Tables of changes beyond noise: slower bricks, then faster ones, largest changes first."""
     slower = [brick for brick in of.bricks if brick.ratio.slower]
     faster = [brick for brick in reversed(of.bricks) if brick.ratio.faster]
     for direction, bricks in (("slower", slower), ("faster", faster)):
@@ -138,7 +137,6 @@ def _bricks(of: Difference) -> Iterator[RenderableType]:
 
 
 def _origins(of: Difference) -> Iterator[RenderableType]:
-    """The bricks with the largest contributions to differences of models."""
     notable = [m for m in of.models if m.ratio.beyond_noise or m.gone_s or m.come_s]
     notable.sort(key=lambda model: -abs(math.log(model.ratio.interval.value)))
     for model in notable[:_MAX_MODELS]:
@@ -171,7 +169,6 @@ _SHORT_BRICKS: Sequence[Column[BrickDifference]] = (
 
 
 def _short(operators: Sequence[str]) -> str:
-    """Operators without their domains."""
     return names_text([operator_title(name) for name in operators], _OPERATORS)
 
 
@@ -188,7 +185,12 @@ def _model_columns(common: CommonChange | None) -> Sequence[Column[ModelDifferen
         Column("old", lambda model: seconds(model.old.estimate_s)),
         Column("new", lambda model: seconds(model.new.estimate_s)),
         *_RATIO,
-        Column("beside common", lambda model: _beyond_common(model.ratio, common)),
+        Column(
+            "beside common",
+            lambda model: (
+                DASH if common is None else _ratio(model.ratio.interval.value / common.ratio.value)
+            ),
+        ),
         Column("", _verdict, left=True),
     )
 
@@ -197,10 +199,6 @@ _RATIO: Sequence[Column[ModelDifference | BrickDifference]] = (
     Column("ratio", lambda row: _ratio(row.ratio.interval.value)),
     Column("interval", lambda row: interval_text(row.ratio.interval, _ratio)),
 )
-
-
-def _beyond_common(ratio: Ratio, common: CommonChange | None) -> str:
-    return DASH if common is None else _ratio(ratio.interval.value / common.ratio.value)
 
 
 def _verdict(model: ModelDifference) -> str:
@@ -221,17 +219,6 @@ def _while_disturbed(model: ModelDifference) -> Iterator[str]:
         yield (
             f"{model.model}: {percent(model.disturbed_share, 0)} of it was only measured"
             " while others kept the processors busy: measure again when the host is quiet."
-        )
-
-
-def _replaced(model: ModelDifference) -> Iterator[str]:
-    if model.gone_s or model.come_s:
-        removed = sum(not part.new_occurrences for part in model.contributions)
-        added = sum(not part.old_occurrences for part in model.contributions)
-        yield (
-            f"{model.model}: the executed graphs differ: {count_text(removed, 'brick')} that took"
-            f" {seconds(model.gone_s)} were replaced by {count_text(added, 'brick')} that take"
-            f" {seconds(model.come_s)}."
         )
 
 
@@ -267,7 +254,6 @@ def _notes(part: Contribution) -> str:
 
 
 def _parts(model: ModelDifference) -> Table:
-    """The bricks behind most of a model's difference."""
     shown, others = model.contributions[:_MAX_PARTS], model.contributions[_MAX_PARTS:]
     rest_s = sum(part.difference_s for part in others) + model.call_overhead_difference_s
     table = table_of(shown, PART_COLUMNS)
@@ -350,7 +336,6 @@ def _sureness(of: Difference, model: ModelDifference) -> str:
 
 
 def _where(model: ModelDifference) -> str:
-    """The operators behind most of the difference."""
     whole_s = model.new.estimate_s - model.old.estimate_s
     by_operators: dict[tuple[str, ...], float] = defaultdict(float)
     for part in model.contributions:

@@ -121,18 +121,12 @@ def explanation_table(model: ExplainedModel) -> Table:
 
 
 def _lines(group: OperatorPart, parts: Sequence[Part]) -> Iterator[_Line]:
-    """The line of one operator, and those of its bricks."""
     yield _Line(group.operator, group.share, str(group.occurrences), group.total_s, style="bold")
     of_operator = [part for part in parts if part.operator == group.operator]
     for position, part in enumerate(of_operator, 1):
-        title = f"{'└' if position == len(of_operator) else '├'} {_short(part)}"
+        key = f"{part.brick[:11]}{' (predicted)' if part.predicted else ''}"
+        title = printable(f"{'└' if position == len(of_operator) else '├'} {key} {part.shapes}")
         yield _Line(title, part.share, f"{part.occurrences} ×", part.latency_s, part)
-
-
-def _short(brick: Part) -> str:
-    """An unambiguous prefix of a key, and whether the brick was measured."""
-    key = f"{brick.brick[:11]}{' (predicted)' if brick.predicted else ''}"
-    return printable(f"{key} {brick.shapes}")
 
 
 # At most so many bricks have a line each; further ones are counted.
@@ -218,7 +212,6 @@ def _named(operators: Sequence[str]) -> str:
 
 
 def _executed(of: IntegerExecution) -> str:
-    """What runs in integers, and how many conversions of the file are part of kernels."""
     integer, floats = (
         of.time(kind).products for kind in (Numbers.INTEGERS, Numbers.FLOAT_PRODUCTS)
     )
@@ -235,7 +228,6 @@ def _executed(of: IntegerExecution) -> str:
 
 
 def _compared(of: ExplainedModel, execution: IntegerExecution, floats: FloatVersion) -> str:
-    """Its latency next to that of the same model in floats, by kind of numbers."""
     products_s = execution.time(Numbers.INTEGERS).total_s
     products_s += execution.time(Numbers.FLOAT_PRODUCTS).total_s
     conversions_s = execution.time(Numbers.CONVERSIONS).total_s
@@ -250,7 +242,6 @@ def _compared(of: ExplainedModel, execution: IntegerExecution, floats: FloatVers
 
 
 def _instructions(of: IntegerExecution) -> str:
-    """The instructions of the processor for products of 8-bit integers."""
     if of.instructions is None:
         return "Whether the processor has instructions for 8-bit products is not known."
     if not of.instructions:

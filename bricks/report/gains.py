@@ -19,7 +19,7 @@ from bricks.analysis.operator_times import (
 )
 from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.errors import printable
-from bricks.report.tables import Column, percent, seconds, table_of
+from bricks.report.tables import Column, part_column, percent, seconds, table_of
 from bricks.report.words import limits_text, listed, place_text, uncertainty_text, value_text
 from bricks.units.interval import Interval
 
@@ -42,7 +42,7 @@ _OPERATORS: Sequence[Column[OperatorTime]] = (
     Column("±", lambda time: _own_uncertainty(time)),
     Column("device", lambda time: seconds(time.device_s) if time.device_s else None),
     Column("bound by", lambda time: time.bound, left=True),
-    Column("of roofline", lambda time: _percent(time.peak_share)),
+    part_column("of roofline", lambda time: time.peak_share, lambda share: percent(share, 0)),
 )
 
 _WORDS = {
@@ -91,27 +91,15 @@ _Change = tuple[str, OperatorTime | None, OperatorTime | None]
 
 _CHANGES: Sequence[Column[_Change]] = (
     Column("operator", lambda row: _short(row[0]), left=True),
-    Column("latency", lambda row: _seconds(row[1])),
-    Column("without", lambda row: _seconds(row[2])),
-    Column("nodes", lambda row: _nodes(row[1])),
-    Column("nodes without", lambda row: _nodes(row[2])),
+    part_column("latency", lambda row: row[1], lambda time: seconds(time.total.value)),
+    part_column("without", lambda row: row[2], lambda time: seconds(time.total.value)),
+    part_column("nodes", lambda row: row[1], lambda time: f"{time.occurrences:,}"),
+    part_column("nodes without", lambda row: row[2], lambda time: f"{time.occurrences:,}"),
 )
-
-
-def _seconds(time: OperatorTime | None) -> str | None:
-    return None if time is None else seconds(time.total.value)
-
-
-def _nodes(time: OperatorTime | None) -> str | None:
-    return None if time is None else f"{time.occurrences:,}"
 
 
 def _short(operator: str) -> str:
     return operator if len(operator) <= _WIDEST else f"{operator[: _WIDEST - 1]}…"
-
-
-def _percent(share: float | None) -> str | None:
-    return None if share is None else percent(share, 0)
 
 
 # Operators of a brick that a sentence names.
@@ -136,7 +124,10 @@ def explanation_answer(of: ExplainedModel, target: Target, here: Target) -> str:
     place = "this machine" if target.system.key == here.system.key else target.system.name
     if isinstance(of.estimate, Estimate) and of.estimate.device is not None:
         return printable(f"{spent}, {limits_text(of.estimate.device)}.")
-    return printable(f"{spent}{_roofline(costliest, place)}{_gained(of.gains)}.")
+    gain, gained = largest(of.gains), ""
+    if gain is not None:
+        gained = f"; {replaced_by(gain)} would gain {gain_text(gain)}"
+    return printable(f"{spent}{_roofline(costliest, place)}{gained}.")
 
 
 def explanation_answers(models: Sequence[ExplainedModel], target: Target, here: Target) -> str:
@@ -145,19 +136,10 @@ def explanation_answers(models: Sequence[ExplainedModel], target: Target, here: 
 
 
 def _roofline(of: OperatorTime, place: str) -> str:
-    """How near to the roofline an operator runs; empty if that is not known."""
     if of.peak_share is None:
         return ""
     roof = "peak" if of.bound == "compute" else "bandwidth"
     return f", at {percent(min(_WHOLE, of.peak_share), 0)} of {place}'s {roof}"
-
-
-def _gained(gains: Sequence[Gain]) -> str:
-    """The largest gain; empty if none is known."""
-    gain = largest(gains)
-    if gain is None:
-        return ""
-    return f"; {replaced_by(gain)} would gain {gain_text(gain)}"
 
 
 def replaced_by(gain: Gain) -> str:

@@ -11,7 +11,16 @@ from bricks.compose.device.collectives import HOST_CALLS
 from bricks.compose.lanes import DEVICE
 from bricks.errors import printable
 from bricks.network.times import PUBLISHED
-from bricks.report.tables import Column, assumed_launching, number, percent, seconds, size, table_of
+from bricks.report.tables import (
+    Column,
+    assumed_launching,
+    number,
+    part_column,
+    percent,
+    seconds,
+    size,
+    table_of,
+)
 from bricks.report.words import (
     FigureRow,
     count_text,
@@ -83,16 +92,12 @@ def _columns(result: LlmResult) -> list[Column[GenerationResult]]:
     ]
 
 
-def _graph(row: GenerationResult) -> str | None:
-    """Tokens a second where steps are launched as CUDA graphs."""
-    graph = row.graph_tokens_per_s
-    return None if graph is None else token_rate_text(graph.value)
-
-
 _WEIGHTS: Column[GenerationResult] = Column("weights", lambda row: size(row.memory.weight_bytes))
 _GPU: Sequence[Column[GenerationResult]] = (
     Column("limit", lambda row: row.limited_by, left=True),
-    Column("CUDA graph", _graph),
+    part_column(
+        "CUDA graph", lambda row: row.graph_tokens_per_s, lambda rate: token_rate_text(rate.value)
+    ),
 )
 
 
@@ -126,7 +131,6 @@ _OBSERVED: Sequence[Column[FigureRow]] = (
 
 
 def _figures(result: GenerationResult) -> list[FigureRow]:
-    """Predicted quantities next to those of the texts that were generated."""
     checked = result.checked
     assert checked is not None
     rows = [FigureRow("time to the first token", result.ttft_s, seconds, checked.ttft_s)]
@@ -219,19 +223,15 @@ _FEW = 3
 def llm_answer(result: LlmResult) -> str:
     """Sentences about the first known row, and the rates of the other rows."""
     first = result.known[0]
-    sentences = [_read_as(result, first), _lack(first), _made(result, first), _others(result)]
+    name = first.model.partition(" (")[0]
+    read = f"{result.asked} is read as {name}:" if asked_as_size(result.asked) else ""
+    sentences = [read, _lack(first), _made(result, first), _others(result)]
     return " ".join(filter(None, sentences))
 
 
 def token_rate_text(value: float) -> str:
     """Tokens a second: ``0.45``, ``5.1``, ``38``, ``1,250``."""
     return f"{value:,.0f}" if value >= 20 else f"{value:.1f}" if value >= 1 else f"{value:.2g}"
-
-
-def _read_as(result: LlmResult, first: GenerationResult) -> str:
-    """The architecture that a size means; nothing where a model was named."""
-    name = first.model.partition(" (")[0]
-    return f"{result.asked} is read as {name}:" if asked_as_size(result.asked) else ""
 
 
 def _made(result: LlmResult, of: GenerationResult) -> str:
@@ -242,18 +242,15 @@ def _made(result: LlmResult, of: GenerationResult) -> str:
         f"{printable(of.model)} makes {token_rate_text(rate.value)} tokens/s"
         f" ({uncertainty_text(rate, token_rate_text)}) {place}{batch}{_limit(of)};"
         f" the first comes after {seconds(of.ttft_s.value)}; {_collectives(of)}{_memory(of)}:"
-        f" {_source(of)}."
+        f" {source_text(of.last_step.run.provenance)}."
     )
 
 
 def _place(of: GenerationResult, result: LlmResult) -> str:
     """Where it runs: ``on 8 nvidia-h200`` if cards divide it."""
     cards = of.divided.cards
-    return place_text(of.target, result.here) if cards == 1 else f"on {_cards(of)}"
-
-
-def _cards(of: GenerationResult) -> str:
-    return f"{of.divided.cards} {of.target.system.name}"
+    on_cards = f"on {cards} {of.target.system.name}"
+    return place_text(of.target, result.here) if cards == 1 else on_cards
 
 
 def _collectives(of: GenerationResult) -> str:
@@ -279,11 +276,6 @@ def _limit(of: GenerationResult) -> str:
     return f", limited by the {of.limited_by}, and {rates} as a CUDA graph"
 
 
-def _source(of: GenerationResult) -> str:
-    """Where the step after the longest cache comes from; without one, that of the prompt."""
-    return source_text(of.last_step.run.provenance)
-
-
 def _memory(of: GenerationResult) -> str:
     parts = {"weights": of.memory.weight_bytes, "cache": of.memory.cache_bytes}
     known = [f"{name} {size(value)}" for name, value in parts.items() if value is not None]
@@ -292,7 +284,6 @@ def _memory(of: GenerationResult) -> str:
 
 
 def _lack(of: GenerationResult) -> str:
-    """The memory that the system lacks; nothing where there is enough."""
     if of.fits:
         return ""
     each = "on each card " if of.divided.cards > 1 else ""

@@ -109,7 +109,6 @@ def best_of(cells: Sequence[PredictedModel]) -> Ranking:
 
 
 def _fastest(cells: Sequence[PredictedModel], dimensions: Collection[str]) -> str:
-    """The fastest of the settings of one model and batch, which differ in ``dimensions``."""
     ranking = ranked([of.latency_s for of in cells])
     first, place = cells[ranking.first], _place(cells[0], dimensions)
     at = f" at batch {first.batch}" if "batch" in dimensions else ""
@@ -141,7 +140,6 @@ def _undecided(
 
 
 def _per_sample(cells: Sequence[PredictedModel], dimensions: Collection[str]) -> str:
-    """The least latency for each sample, and where."""
     ranking = best_of(cells)
     best = cells[ranking.first]
     where = setting_text(best.setting, dimensions)
@@ -152,7 +150,6 @@ def _per_sample(cells: Sequence[PredictedModel], dimensions: Collection[str]) ->
 
 
 def _wins(models: Iterable[Sequence[PredictedModel]], dimensions: Collection[str]) -> str:
-    """How many models are fastest in each setting."""
     wins = Counter(_winner(cells, dimensions) for cells in models)
     total, undecided = wins.total(), wins.pop(_UNDECIDED, 0)
     texts = [
@@ -268,22 +265,14 @@ def _mixed(mixes: Sequence[Mix]) -> str:
 
 
 def _one(of: PredictedModel) -> str:
-    """``resnet50 takes 38.2 ms (±4 %) here with 2 threads: 100 % measured``."""
     assert isinstance(of.estimate, Estimate)
     source, device = source_text(of.estimate.provenance), of.estimate.device
     limits = "" if device is None else f", {limits_text(device)}"
-    return f"{of.model} takes {_latency(of)} {place_of(of.setting)}{_rate(of)}{limits}: {source}"
-
-
-def _rate(of: PredictedModel) -> str:
-    """The samples a second of several copies; empty for one."""
-    if of.setting.copies == 1:
-        return ""
-    return f", together {of.samples_per_s.value:.4g} samples/s"
+    rate = "" if of.setting.copies == 1 else f", together {of.samples_per_s.value:.4g} samples/s"
+    return f"{of.model} takes {_latency(of)} {place_of(of.setting)}{rate}{limits}: {source}"
 
 
 def _latency(of: PredictedModel) -> str:
-    """The latency; of a batch, that of each sample too."""
     text = value_text(of.latency_s)
     if of.usual_s is not None:
         usual = f"{seconds(of.usual_s.low)} to {seconds(of.usual_s.high)} at other times"
@@ -311,14 +300,9 @@ def _fastest_model(known: Sequence[PredictedModel]) -> str:
             f"{listed([f'{first.model} ({timed})', *rest])} are {among}; {first.model} is the first"
             f" with a probability of {sure}"
         )
-    return f"{text}{_pairs(ranking)}"
-
-
-def _pairs(ranking: Ranking) -> str:
-    """How many pairs are decided, where there are more models than the named ones."""
     if len(ranking.order) <= NAMED:
-        return ""
-    return f"; the order of {share_text(ranking.decided_share)} of all pairs is decided"
+        return text
+    return f"{text}; the order of {share_text(ranking.decided_share)} of all pairs is decided"
 
 
 def _differing(of: ModelPredictions) -> str:
@@ -326,7 +310,6 @@ def _differing(of: ModelPredictions) -> str:
 
 
 def _lacking(count: int, noun: str) -> str:
-    """The end of a sentence: how many have no estimate."""
     if not count:
         return "."
     return f"; {count_text(count, noun)} {verb(count, 'has', 'have')} no estimate."
@@ -338,13 +321,12 @@ UNCERTAIN = 0.10
 
 def uncertain_models(view: SurveyedTarget) -> list[SurveyedModel]:
     """The models with wide intervals, the most uncertain first."""
-    widths = {model.title: _width(model) for model in view.estimated}
+    widths = {
+        model.title: 0.0 if model.estimate is None else model.estimate.relative_uncertainty
+        for model in view.estimated
+    }
     wide = [model for model in view.estimated if widths[model.title] > UNCERTAIN]
     return sorted(wide, key=lambda model: -widths[model.title])
-
-
-def _width(model: SurveyedModel) -> float:
-    return 0.0 if model.estimate is None else model.estimate.relative_uncertainty
 
 
 def report_answer(survey: LatencySurvey) -> str:
@@ -370,7 +352,6 @@ def report_answer(survey: LatencySurvey) -> str:
 
 
 def _range(view: SurveyedTarget, place: str) -> str:
-    """The range of latencies of several models."""
     latencies = [model.estimate.estimate_s for model in view.estimated if model.estimate]
     count = len(latencies)
     low, high = seconds(min(latencies)), seconds(max(latencies))

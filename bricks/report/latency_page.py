@@ -72,10 +72,11 @@ def extent_text(survey: LatencySurvey) -> str:
 
 
 def _single_values(survey: LatencySurvey, shown: ShownEstimates) -> Values:
-    """The values of the page of one model, on the targets that know it."""
     view = survey.main
     model = view.models[0]
     estimate = shown.get(view.target.key, {}).get(model.plan.digest)
+    recomposed = model.recomposed
+    gaps = recomposed.gaps if isinstance(recomposed, IncompleteEstimate) else ()
     return {
         "title": printable(model.title),
         "places": _places(survey),
@@ -86,7 +87,7 @@ def _single_values(survey: LatencySurvey, shown: ShownEstimates) -> Values:
         "parts": [] if estimate is None else uncertainty_parts(estimate),
         "unmeasured": _unmeasured_bricks(view, model),
         "advice": None if estimate is None else advice_for(estimate),
-        "gaps": _gaps(model),
+        "gaps": [f"{gap.brick[:11]}, {gap.occurrences} ×: {printable(gap.reason)}" for gap in gaps],
         "bricks": view.costly[:_BRICKS],
         "all_bricks": len(view.costly),
         "facts": _target_facts(view),
@@ -94,7 +95,6 @@ def _single_values(survey: LatencySurvey, shown: ShownEstimates) -> Values:
 
 
 def _places(survey: LatencySurvey) -> list[Values]:
-    """The latency of the one model on each target, those of the main system first."""
     rows = [(view, view.models[0]) for view in survey.targets if view.models[0].estimate]
     scale = Scale.of(model.estimate.latency_s for _, model in rows if model.estimate)
     return [
@@ -109,7 +109,6 @@ def _places(survey: LatencySurvey) -> list[Values]:
 
 
 def _latency(model: SurveyedModel, scale: Scale) -> Values:
-    """The latency of a model with an estimate: its texts, and the style of its bar."""
     estimate = model.estimate
     assert estimate is not None, "only models with an estimate have a latency"
     return {
@@ -130,7 +129,6 @@ def _digits(value: float) -> str:
 
 
 def _measured_text(model: SurveyedModel) -> str | None:
-    """How far the estimate is from the whole model that was run; None if it was not."""
     if model.measured_s is None or model.ratio is None:
         return None
     off = f"{100 * abs(model.ratio - 1):.1f} %"
@@ -145,7 +143,6 @@ def _measured_text(model: SurveyedModel) -> str | None:
 
 
 def _operators(model: SurveyedModel, most: int) -> list[Values]:
-    """The operators that take most of the time, and all others together."""
     longest = max((part.share for part in model.operators), default=1.0) or 1.0
     shown = [
         (printable(part.operator), part.occurrences, part.total_s, part.share)
@@ -170,7 +167,6 @@ def _operators(model: SurveyedModel, most: int) -> list[Values]:
 
 
 def _memory(model: SurveyedModel) -> Values | None:
-    """The peak memory and its parts; None where it is not predicted."""
     memory = model.memory
     if not isinstance(memory, PeakMemory):
         return None
@@ -201,7 +197,6 @@ _MEMORY_PARTS = {
 
 
 def _unmeasured_bricks(view: SurveyedTarget, model: SurveyedModel) -> list[Values]:
-    """The bricks of a model that are not measured here, the costliest first."""
     known = {brick.brick: brick for brick in view.costly}
     shares = sorted(model.recomposed.shares, key=lambda share: -share.latency_s)
     return [
@@ -216,15 +211,7 @@ def _unmeasured_bricks(view: SurveyedTarget, model: SurveyedModel) -> list[Value
     ][:_UNCERTAIN]
 
 
-def _gaps(model: SurveyedModel) -> list[str]:
-    """The bricks without which there is no estimate."""
-    recomposed = model.recomposed
-    gaps = recomposed.gaps if isinstance(recomposed, IncompleteEstimate) else ()
-    return [f"{gap.brick[:11]}, {gap.occurrences} ×: {printable(gap.reason)}" for gap in gaps]
-
-
 def _target_facts(view: SurveyedTarget) -> Values:
-    """The system and runtime, in the order of a list."""
     system, runtime = view.target.system, view.target.runtime
     facts = {
         "system": f"{system.name} ({system.key})",
@@ -239,7 +226,6 @@ def _target_facts(view: SurveyedTarget) -> Values:
 
 
 def _many_values(survey: LatencySurvey, shown: ShownEstimates) -> Values:
-    """The values of the page of several models."""
     main = survey.main
     of_main = shown.get(main.target.key, {})
     wide = [m for m in uncertain_models(main) if m.plan.digest in of_main]
@@ -297,7 +283,6 @@ def _memory_text(model: SurveyedModel) -> str:
 
 
 def _checked_text(view: SurveyedTarget) -> str | None:
-    """The errors of the estimates of models that were run as a whole; None if none was."""
     summary = view.summary
     if summary.median_abs_error is None or summary.geomean_ratio is None:
         return None
@@ -309,7 +294,6 @@ def _checked_text(view: SurveyedTarget) -> str | None:
 
 
 def _uncertain(model: SurveyedModel, shown: ShownEstimate) -> Values:
-    """A row of the table of uncertain models."""
     estimate = shown.estimate
     return {
         "title": printable(model.title),
@@ -320,7 +304,6 @@ def _uncertain(model: SurveyedModel, shown: ShownEstimate) -> Values:
 
 
 def _lacking(view: SurveyedTarget) -> str | None:
-    """A sentence about models without an estimate; None if there is none."""
     names = [printable(model.title) for model in view.incomplete]
     if not names:
         return None
@@ -375,7 +358,6 @@ def _matrix_cells(of: Mapping[str, Interval], views: Sequence[SurveyedTarget]) -
 
 
 def _model(model: SurveyedModel) -> Values:
-    """A model in the list of models."""
     estimate = model.estimate
     assert estimate is not None, "only models with an estimate are listed"
     memory = _memory(model)

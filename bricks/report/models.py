@@ -25,7 +25,6 @@ _MAX_INPUTS = 4
 
 
 def _text(title: str, key: str, *, left: bool = False) -> Column[Row]:
-    """A column of the values under ``key``, as they are."""
     return Column(title, lambda row: str(row[key]), left)
 
 

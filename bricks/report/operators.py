@@ -12,7 +12,7 @@ from bricks.errors import printable
 from bricks.report.page import heat_image, render_page
 from bricks.report.tables import DASH, Column, billions, part_column, percent, seconds, table_of
 from bricks.report.words import names_text
-from bricks.samples.evaluation import ComparedOutput, Divergence, Evaluation
+from bricks.samples.evaluation import ComparedOutput, Divergence
 from bricks.studies.numerics.results import (
     Accuracy,
     Form,
@@ -54,10 +54,6 @@ def _accuracy(row: _OperatorRow | _NetworkRow) -> Accuracy | Missing:
     return row[1].accuracy
 
 
-def _distinct(evaluation: Evaluation) -> str:
-    return f"{evaluation.distinct} of {evaluation.repeats}"
-
-
 def _error_text(accuracy: Accuracy, norm: str) -> str | None:
     """The error of the worst output in ``norm`` (``l1``, ``l2``, ``linf``)."""
     norms = None if accuracy.worst is None else accuracy.worst.norms
@@ -70,10 +66,6 @@ def _billions(value: float | None) -> str | None:
     return None if value is None else billions(value)
 
 
-def _relative_width(latency: OperatorLatency) -> str | None:
-    return percent(latency.latency_s.relative) if latency.latency_s.value > 0 else None
-
-
 def _peak_share(latency: OperatorLatency) -> str | None:
     if latency.peak_share is None:
         return latency.bound
@@ -84,12 +76,20 @@ def _peak_share(latency: OperatorLatency) -> str | None:
 _ACCURACIES = (
     part_column("L2 error", _accuracy, lambda accuracy: _error_text(accuracy, "l2")),
     part_column("L∞ error", _accuracy, lambda accuracy: _error_text(accuracy, "linf")),
-    part_column("results", _accuracy, lambda accuracy: _distinct(accuracy.evaluation)),
+    part_column(
+        "results",
+        _accuracy,
+        lambda accuracy: f"{accuracy.evaluation.distinct} of {accuracy.evaluation.repeats}",
+    ),
     part_column("gradient", _accuracy, lambda accuracy: _gradient(accuracy.gradients)),
 )
 _QUANTITIES: Sequence[Column[_OperatorRow]] = (
     part_column("latency", _latency, lambda latency: seconds(latency.latency_s.value)),
-    part_column("±", _latency, _relative_width),
+    part_column(
+        "±",
+        _latency,
+        lambda of: percent(of.latency_s.relative) if of.latency_s.value > 0 else None,
+    ),
     part_column("GFLOP/s", _latency, lambda latency: _billions(latency.flops_per_s)),
     part_column("GB/s", _latency, lambda latency: _billions(latency.bytes_per_s)),
     part_column("of peak", _latency, _peak_share),
@@ -177,14 +177,15 @@ def network_table(results: Sequence[NetworkResult]) -> Table:
     return table_of(ran, _NETWORK)
 
 
-def _worst_output(accuracy: Accuracy) -> str:
-    return DASH if accuracy.worst is None else accuracy.worst.output
-
-
 _NETWORK: Sequence[Column[_NetworkRow]] = (
     Column("model", lambda row: row[0], left=True),
     Column("runtime", lambda row: row[1].runtime, left=True),
-    part_column("worst output", _accuracy, _worst_output, left=True),
+    part_column(
+        "worst output",
+        _accuracy,
+        lambda of: DASH if of.worst is None else of.worst.output,
+        left=True,
+    ),
     part_column("L1 error", _accuracy, lambda accuracy: _error_text(accuracy, "l1")),
     *_ACCURACIES,
 )
@@ -260,7 +261,6 @@ def operator_page(
 
 
 def _of_page(result: OperatorResult) -> dict[str, Any]:
-    """The template's variables of an operator."""
     work = result.work
     return {
         "name": result.name,
@@ -280,7 +280,6 @@ def _of_page(result: OperatorResult) -> dict[str, Any]:
 
 
 def _map(run: OperatorRun) -> dict[str, Any] | None:
-    """The heat map of the output with the greatest error; None where there is none."""
     worst = None if isinstance(run.accuracy, Missing) else run.accuracy.worst
     if worst is None or not worst.heat_map:
         return None

@@ -32,7 +32,10 @@ def picture_data(picture: ModelPicture) -> dict[str, Any]:
     producers = plan.producers()
     return {
         "bricks": [_brick(part) for part in explanation.parts],
-        "parts": [[n, *_part(part)] for n, part in enumerate(explanation.parts)],
+        "parts": [
+            [n, part.occurrences, _round(part.total_s), int(part.predicted)]
+            for n, part in enumerate(explanation.parts)
+        ],
         "occurrences": [
             [index.get(occurrence.brick, -1), track, needed]
             for occurrence, needed, track in zip(
@@ -47,11 +50,6 @@ def picture_data(picture: ModelPicture) -> dict[str, Any]:
 def _brick(part: Part) -> list[Any]:
     operator, shapes = printable(part.operator), printable(part.shapes)
     return [part.brick, operator, shapes, part.flops, _round(part.bytes), part.roof_s]
-
-
-def _part(part: Part) -> list[Any]:
-    """Its occurrences, the seconds of all of them, and whether they are predicted."""
-    return [part.occurrences, _round(part.total_s), int(part.predicted)]
 
 
 def _colored(picture: ModelPicture) -> list[str]:

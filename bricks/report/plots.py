@@ -158,7 +158,6 @@ def plot_points(
 
 @contextmanager
 def _drawn(title: str, height: float) -> Iterator[tuple[Figure, Axes]]:
-    """A figure and its axes in the style of all plots."""
     require_matplotlib()
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -176,7 +175,6 @@ def _interval(axes: Axes, of: Interval, at: float) -> None:
 
 
 def _rows(axes: Axes, labels: Sequence[str]) -> None:
-    """Labels from the top down."""
     axes.set_yticks(range(len(labels)), labels)
     axes.set_ylim(len(labels) - 0.4, -0.6)
     axes.grid(axis="x")
@@ -262,7 +260,14 @@ def _figure(similarity: Similarity, title: str, kinds: Mapping[str, str]) -> Fig
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     points = min(9.0, 72 * square * 0.78)
     mesh = _squares(axes, similarity, order, points)
-    _labels(axes, [similarity.models[i] for i in order], points)
+    names = [printable(similarity.models[i]).replace("$", r"\$") for i in order]  # no formulas
+    middles = [i + 0.5 for i in range(count)]
+    axes.set_xticks(middles, names, rotation=90, fontsize=points)
+    axes.set_yticks(middles, names, fontsize=points)
+    axes.tick_params(length=0, pad=8)
+    for spine in axes.spines.values():
+        spine.set_color(_FRAME)
+        spine.set_linewidth(0.6)
     axes.set_title(title, fontsize=11, loc="left", pad=10)
     thick = 0.14 / side
     bar = figure.add_axes((1 + 2 * thick, 0.0, thick, min(1.0, 3.2 / side)))
@@ -311,17 +316,6 @@ def _squares(axes: Axes, similarity: Similarity, order: list[int], points: float
 
 def _corners(row: int, column: int) -> list[tuple[int, int]]:
     return [(column, row), (column + 1, row), (column + 1, row + 1), (column, row + 1)]
-
-
-def _labels(axes: Axes, names: list[str], points: float) -> None:
-    shown = [printable(name).replace("$", r"\$") for name in names]  # no formulas
-    middles = [i + 0.5 for i in range(len(names))]
-    axes.set_xticks(middles, shown, rotation=90, fontsize=points)
-    axes.set_yticks(middles, shown, fontsize=points)
-    axes.tick_params(length=0, pad=8)
-    for spine in axes.spines.values():
-        spine.set_color(_FRAME)
-        spine.set_linewidth(0.6)
 
 
 def _kinds(axes: Axes, kinds: list[str | None], thick: float) -> None:

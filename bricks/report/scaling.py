@@ -19,6 +19,7 @@ from bricks.report.tables import (
     cells_of,
     duration,
     number,
+    part_column,
     percent,
     seconds,
     size,
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from bricks.compose.lanes import LaneSpan
-    from bricks.studies.scaling.result import CheckedStep
     from bricks.units.interval import Interval
 
 STRATEGY: Column[ScalePoint] = Column("strategy", lambda point: point.strategy, left=True)
@@ -64,12 +64,12 @@ _RANKS: Column[ScalePoint] = Column("ranks", lambda point: str(point.ranks))
 _TIMES: Sequence[Column[ScalePoint]] = (
     Column("step", lambda point: seconds(point.step_s.value)),
     Column("±", lambda point: uncertainty_text(point.step_s)),
-    Column("epoch", lambda point: _long(point.epoch_s)),
-    Column("run", lambda point: _long(point.run_s)),
+    part_column("epoch", lambda point: point.epoch_s, lambda of: duration(of.value)),
+    part_column("run", lambda point: point.run_s, lambda of: duration(of.value)),
     Column("samples/s", lambda point: f"{point.samples_per_s.value:.4g}"),
     Column("efficiency", lambda point: percent(point.efficiency.value, 0)),
-    Column("measured", lambda point: _checked(point, lambda checked: seconds(checked.step_s))),
-    Column("ratio", lambda point: _checked(point, lambda _: number(point.ratio, 3))),
+    part_column("measured", lambda point: point.checked, lambda of: seconds(of.step_s)),
+    Column("ratio", lambda point: number(point.ratio, 3) if point.checked is not None else None),
 )
 
 _DETAILS: Sequence[Column[ScalePoint]] = (
@@ -79,7 +79,7 @@ _DETAILS: Sequence[Column[ScalePoint]] = (
         lambda point: _sent(point, seconds(point.exposed_communication_s.value)),
     ),
     Column("sent", lambda point: _sent(point, size(point.bytes_sent))),
-    Column("cost/epoch", lambda point: _cost(point.cost_per_epoch)),
+    part_column("cost/epoch", lambda of: of.cost_per_epoch, lambda cost: number(cost.value, 4)),
 )
 
 # All columns, for pages.
@@ -89,14 +89,6 @@ COLUMNS: Sequence[Column[ScalePoint]] = (_RANKS, *_TIMES, *_DETAILS)
 def _sent(point: ScalePoint, text: str) -> str:
     """``text`` for several ranks; a dash for a single rank, which sends nothing."""
     return text if point.ranks > 1 else DASH
-
-
-def _cost(cost: Interval | None) -> str | None:
-    return None if cost is None else number(cost.value, 4)
-
-
-def _checked(point: ScalePoint, text: Callable[[CheckedStep], str]) -> str | None:
-    return None if point.checked is None else text(point.checked)
 
 
 def scaling_parts(result: ScalingResult) -> list[RenderableType]:
@@ -118,16 +110,11 @@ def scaling_details(result: ScalingResult) -> list[RenderableType]:
     ]  # fmt: skip
 
 
-def _long(of: Interval | None) -> str | None:
-    return None if of is None else duration(of.value)
-
-
 def _named(result: ScalingResult) -> list[Column[ScalePoint]]:
     return [*([STRATEGY] if len(result.strategies) > 1 else []), _RANKS]
 
 
 def _conditions(result: ScalingResult) -> Iterator[str]:
-    """The conditions that differ from a plain step."""
     whole = max(point.batch for point in result.predicted)
     conditions = [f"ranks divide a batch of {whole}"] if result.step.strong else []
     if result.step.accumulate > 1:
@@ -139,7 +126,6 @@ def _conditions(result: ScalingResult) -> Iterator[str]:
 
 
 def _origins(points: Sequence[ScalePoint]) -> Iterator[str]:
-    """The provenance of the figures, one line for all numbers of ranks that agree."""
     by_origin: dict[str, list[int]] = {}
     for point in points:
         of = point.origins
@@ -201,7 +187,13 @@ def scaling_answer(result: ScalingResult) -> str:
     ]
     if not points:
         return printable(f"No step of {result.workload} can be predicted.")
-    sentences = [_first(result, points), *_run(result, points), *_real(result.predicted)]
+    sentences = [_first(result, points), *_run(result, points)]
+    sentences += [
+        f"A real step on {point.ranks} ranks took {seconds(point.checked.step_s)}, predicted"
+        f" {value_text(point.step_s)}."
+        for point in result.predicted
+        if point.checked is not None
+    ]
     return printable(" ".join(sentences))
 
 
@@ -249,16 +241,6 @@ def _run(result: ScalingResult, points: Sequence[ScalePoint]) -> list[str]:
         if point.run_s is not None
     ]
     return [f"{count_text(epochs, 'epoch')}: {', '.join(times)}."]
-
-
-def _real(points: Sequence[ScalePoint]) -> list[str]:
-    """The real step, if one was run."""
-    return [
-        f"A real step on {point.ranks} ranks took {seconds(point.checked.step_s)}, predicted"
-        f" {value_text(point.step_s)}."
-        for point in points
-        if point.checked is not None
-    ]
 
 
 def scaling_remarks(result: ScalingResult) -> list[str]:
@@ -352,20 +334,15 @@ _COLUMNS: Sequence[Column[ScalePoint]] = (
 
 
 def _curve(point: ScalePoint) -> dict[str, Any]:
-    """The points of all curves."""
     row: dict[str, Any] = {"strategy": point.strategy, "ranks": point.ranks}
     for name, figure, factor in (
         ("step_ms", point.step_s, 1e3),
         ("speedup", point.speedup, 1.0),
         ("efficiency", point.efficiency, 1.0),
     ):
-        row |= _scaled(name, figure, factor)
+        ends = {"": figure.value, "_low": figure.low, "_high": figure.high}
+        row |= {f"{name}{end}": float(f"{factor * value:.5g}") for end, value in ends.items()}
     return row | {"text": f"{seconds(point.step_s.value)}, {number(point.speedup.value)} times"}
-
-
-def _scaled(name: str, figure: Interval, factor: float) -> dict[str, float]:
-    ends = {"": figure.value, "_low": figure.low, "_high": figure.high}
-    return {f"{name}{end}": float(f"{factor * value:.5g}") for end, value in ends.items()}
 
 
 def _spans(point: ScalePoint) -> Iterator[dict[str, Any]]:

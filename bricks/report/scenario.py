@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -52,7 +53,8 @@ def scenario_details(result: ScenarioResult) -> list[RenderableType]:
 def scenario_remarks(result: ScenarioResult) -> list[str]:
     """Warnings first, then what batches gain and how real queries were served."""
     warnings = [f"{warning[0].upper()}{warning[1:]}." for warning in result.warnings]
-    return [*_served_remarks(result), *warnings, *_batch_remarks(result)]
+    served = () if result.checked is None else _served(result.checked, result.load)
+    return [*served, *warnings, *_batch_remarks(result)]
 
 
 def _load(load: ScenarioLoad) -> str:
@@ -126,17 +128,12 @@ _LATENCIES = {
 
 
 def _figures(result: ScenarioResult) -> Table:
-    """One row for each predicted quantity."""
     served = () if result.checked is None else _SERVED
     return table_of([*_rows(result)], [*_PREDICTED, *served])
 
 
 def _rate(qps: float | None) -> str:
     return DASH if qps is None else rate_text(qps)
-
-
-def _share(share: float | None) -> str:
-    return percent(share, 0)
 
 
 def _rows(result: ScenarioResult) -> Iterator[_ServedFigure]:
@@ -147,7 +144,7 @@ def _rows(result: ScenarioResult) -> Iterator[_ServedFigure]:
     if result.mean_batch:  # else no rate was found at which anything is served
         figures += [
             ("throughput", "throughput", result.throughput, _rate),
-            ("utilisation", "utilisation", result.utilisation, _share),
+            ("utilisation", "utilisation", result.utilisation, partial(percent, digits=0)),
         ]
     if result.serving.max_queue is not None:
         figures.append(("dropped_share", "dropped", result.dropped_share, percent))
@@ -179,11 +176,6 @@ def _batch_remarks(result: ScenarioResult) -> Iterator[str]:
             if grows > 1
             else "Batches do not raise the throughput of an instance."
         )
-
-
-def _served_remarks(result: ScenarioResult) -> Iterator[str]:
-    if result.checked is not None:
-        yield from _served(result.checked, result.load)
 
 
 def _served(checked: CheckedScenario, load: ScenarioLoad) -> Iterator[str]:
@@ -240,7 +232,10 @@ def _server_answer(result: ScenarioResult) -> str:
             f"{name} at {_offered_rate(result)} answers in {_latency(result)}"
             f" at {_percentile(result)} {place}; it saturates at {at_most}"
         )
-    return f"{_kept(result)}: {_latency(result)} {place}{_highest(result)}"
+    answer = f"{_kept(result)}: {_latency(result)} {place}"
+    if highest is None or result.meets_slo is MeetsSlo.YES:
+        return answer
+    return f"{answer}; it keeps up to {value_text(highest, rate_text)}"
 
 
 def _kept(result: ScenarioResult) -> str:
@@ -253,16 +248,7 @@ def _kept(result: ScenarioResult) -> str:
     return f"{_name(result)} does not keep {kept}"
 
 
-def _highest(result: ScenarioResult) -> str:
-    """The rate that it keeps, where that is not the one that was asked about."""
-    highest = result.max_qps
-    if highest is None or result.meets_slo is MeetsSlo.YES:
-        return ""
-    return f"; it keeps up to {value_text(highest, rate_text)}"
-
-
 def _meets(result: ScenarioResult) -> str:
-    """Whether a stream meets its SLO; empty without one."""
     if result.load.slo_s is None:
         return ""
     bound = slo_text(result.load.slo_s)
@@ -272,7 +258,6 @@ def _meets(result: ScenarioResult) -> str:
 
 
 def _name(result: ScenarioResult) -> str:
-    """The name of the model, without the folder and ending of its file."""
     return printable(PurePath(result.model).name.removesuffix(".onnx"))
 
 

@@ -24,6 +24,7 @@ from bricks.report.tables import (
     Cells,
     Column,
     number,
+    part_column,
     render_table,
     seconds,
     share_text,
@@ -78,30 +79,14 @@ def longer_text(extra_s: float | None) -> str | None:
     return f"{'-' if extra_s < 0 else '+'}{seconds(abs(extra_s))}"
 
 
-def _mean(of: Mix) -> str | None:
-    return None if of.mean_s is None else seconds(of.mean_s.value)
-
-
-def _mean_interval(of: Mix) -> str | None:
-    return None if of.mean_s is None else uncertainty_text(of.mean_s)
-
-
-def _shuffled(of: Mix) -> str | None:
-    return None if of.shuffled_s is None else seconds(of.shuffled_s.value)
-
-
-def _quantile(latency_s: float | None) -> str | None:
-    return None if latency_s is None else seconds(latency_s)
-
-
 _MIXES: Sequence[Column[Mix]] = (
     Column("model", lambda of: of.model, left=True),
     Column("where", lambda of: place_of(of.setting), left=True),
-    Column("mean", _mean),
-    Column("interval", _mean_interval),
-    Column("p50", lambda of: _quantile(of.p50_s)),
-    Column("p99", lambda of: _quantile(of.p99_s)),
-    Column("in random order", _shuffled),
+    part_column("mean", lambda of: of.mean_s, lambda mean_s: seconds(mean_s.value)),
+    part_column("interval", lambda of: of.mean_s, uncertainty_text),
+    part_column("p50", lambda of: of.p50_s, seconds),
+    part_column("p99", lambda of: of.p99_s, seconds),
+    part_column("in random order", lambda of: of.shuffled_s, lambda own_s: seconds(own_s.value)),
 )
 
 
@@ -109,25 +94,15 @@ def _times(of: SizeInMix) -> SizeTimes | None:
     return of.times if isinstance(of.times, SizeTimes) else None
 
 
-def _change(of: SizeInMix) -> str | None:
-    times = _times(of)
-    return None if times is None else longer_text(times.change_s.value)
-
-
-def _new(of: SizeInMix) -> str | None:
-    times = _times(of)
-    return None if times is None else longer_text(times.new_s)
-
-
 _SIZES: Sequence[Column[SizeInMix]] = (
     Column("shape", lambda of: shapes_text(of.shapes) if of.shapes else None, left=True),
-    Column("batch", lambda of: None if of.batch is None else str(of.batch)),
+    part_column("batch", lambda of: of.batch, str),
     Column("share", lambda of: share_text(of.share)),
     Column("latency", lambda of: seconds(of.latency_s.value)),
     Column("interval", lambda of: uncertainty_text(of.latency_s)),
-    Column("p99", lambda of: _quantile(None if of.runs is None else of.runs.p99_s)),
-    Column("after a change", _change),
-    Column("first run", _new),
+    part_column("p99", lambda of: of.runs, lambda runs: seconds(runs.p99_s)),
+    part_column("after a change", _times, lambda times: longer_text(times.change_s.value)),
+    part_column("first run", _times, lambda times: longer_text(times.new_s)),
 )
 
 
@@ -158,7 +133,6 @@ def prediction_parts(of: ModelPredictions, *, every: bool = False) -> list[Rende
 
 
 def _others(of: ModelPredictions, *, every: bool) -> list[str]:
-    """A line about models that the table leaves out; none if it has all."""
     more = 0 if every else len(of.estimated) - FEW
     return [f"{count_text(more, 'slower model')} not shown: add --all."] if more > 0 else []
 
@@ -199,7 +173,6 @@ def _grid(of: ModelPredictions) -> Table | None:
 
 
 def _text(cell: PredictedModel | None, best: Sequence[PredictedModel]) -> str:
-    """A latency with its interval."""
     if cell is None or cell.interval is None:
         return DASH
     text = f"{seconds(cell.latency_s.value)} {uncertainty_text(cell.latency_s)}"
@@ -207,7 +180,6 @@ def _text(cell: PredictedModel | None, best: Sequence[PredictedModel]) -> str:
 
 
 def _sample_text(cell: PredictedModel | None, best: Sequence[PredictedModel]) -> str:
-    """The latency for each sample."""
     if cell is None or cell.interval is None:
         return DASH
     return marked(seconds(cell.sample_s.value), is_among(cell, best))

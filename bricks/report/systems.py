@@ -18,6 +18,7 @@ from bricks.report.tables import (
     Column,
     facts_table,
     number,
+    part_column,
     percent,
     seconds,
     size,
@@ -36,11 +37,11 @@ _COLUMNS: Sequence[Column[Row]] = (
     Column(
         "system", lambda row: f"{row['name']}{' (here)' if row['this_host'] else ''}", left=True
     ),
-    Column("cores", lambda row: _cores(row)),
+    part_column("cores", lambda row: row["identity"].get("physical_cores"), str),
     Column("measured with", lambda row: _runtimes(row), left=True),
     Column("threads", lambda row: _threads(row)),
     Column("published", lambda row: "yes" if row["published"] else "no"),
-    Column("price/hour", lambda row: _price(row)),
+    part_column("price/hour", lambda row: row.get("price_per_hour"), "{:g}".format),
 )
 
 
@@ -65,22 +66,12 @@ def systems_details(
     return parts
 
 
-def _cores(row: Row) -> str | None:
-    cores = row["identity"].get("physical_cores")
-    return None if cores is None else str(cores)
-
-
 def _runtimes(row: Row) -> str:
     return ", ".join(sorted({runtime["backend"] for runtime in row["runtimes"]}))
 
 
 def _threads(row: Row) -> str:
     return ", ".join(map(str, sorted({runtime["threads"] for runtime in row["runtimes"]})))
-
-
-def _price(row: Row) -> str | None:
-    price = row.get("price_per_hour")
-    return None if price is None else f"{price:g}"
 
 
 def _target(runtime: Row) -> str:

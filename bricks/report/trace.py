@@ -145,7 +145,6 @@ def trace_text(of: Traced) -> str:
 
 
 def _estimated(of: Traced) -> dict[str, Any]:
-    """The estimate, if there is one."""
     estimate = of.estimate
     facts: dict[str, Any] = {}
     if isinstance(estimate, Estimate):
@@ -200,17 +199,12 @@ def _recomposed(of: Traced, flows: Mapping[int, str]) -> Iterator[Event]:
                 yield _mark(RECOMPOSED, thread, why, span[0], facts)
             case Subtraction():
                 yield _mark(RECOMPOSED, thread, f"taken away: {name}", span[0], facts)
-    yield from _kernels(timeline)
-
-
-def _kernels(timeline: ModelTimeline) -> Iterator[Event]:
-    """The slices of kernels on a device."""
     rows = Rows()
-    for span in timeline.run.of(DEVICE):
+    for kernel in timeline.run.of(DEVICE):
         thread = _FIRST_LANE + timeline.lanes.index(DEVICE)
-        placed = rows.place(_track(RECOMPOSED, thread), span.begin_s, span.end_s)
-        position = next(iter(span.work.after))
-        yield _slice(RECOMPOSED, thread, span.kind, placed, {"launched_by_occurrence": position})
+        placed = rows.place(_track(RECOMPOSED, thread), kernel.begin_s, kernel.end_s)
+        launched_by = {"launched_by_occurrence": next(iter(kernel.work.after))}
+        yield _slice(RECOMPOSED, thread, kernel.kind, placed, launched_by)
 
 
 def _measured(of: Traced, flows: Mapping[int, str]) -> Iterator[Event]:
@@ -255,7 +249,6 @@ def _laid(timeline: ModelTimeline) -> Iterator[Placed]:
 
 
 def _ran(profile: Profile) -> Iterator[Placed]:
-    """Thread and span of each node."""
     rows = Rows()
     for node in profile.nodes:
         place = rows.inside if node.inner else rows.place
@@ -282,7 +275,6 @@ def _flows(of: Traced) -> dict[int, str]:
 
 
 def _facts(of: Traced, entry: Entry, node: NodeRun | None) -> dict[str, Any]:
-    """The facts of an occurrence, for both timelines."""
     brick = of.bricks[_key(of, entry)]
     facts: dict[str, Any] = {
         "occurrence": entry.position,
@@ -321,7 +313,6 @@ def _key(of: Traced, entry: Entry) -> str:
 
 
 def _name(of: Traced, entry: Entry) -> str:
-    """The operators of an occurrence, up to the limit."""
     names = [operator_title(name) for name in of.bricks[_key(of, entry)].operators]
     more = len(names) - _MAX_OPERATORS
     return "+".join(names[:_MAX_OPERATORS]) + (f" and {more} more" if more > 0 else "")

@@ -76,7 +76,6 @@ _PREDICTED: Sequence[Column[tuple[str, Interval]]] = (
 
 
 def _table(result: TrainingResult) -> Table:
-    """A row for each seed, and one for the medians of the seeds that reached the accuracy."""
     table, median = table_of(result.runs, COLUMNS), result.medians
     if median.steps is not None:
         table.add_section()
@@ -95,7 +94,6 @@ def _table(result: TrainingResult) -> Table:
 
 
 def _validated(of: TrainingValidation) -> Iterator[str]:
-    """A line for each of the three checks."""
     if of.gradients_reason is not None:
         yield f"Gradients: not compared, since {of.gradients_reason}."
     else:
@@ -163,7 +161,6 @@ def _predicted(result: TrainingResult) -> str:
 
 
 def _trained(result: TrainingResult) -> str:
-    """How many seeds reached the accuracy, after how many epochs, and how long that took."""
     seeds, reached = len(result.trainings), result.reached_count
     goal = f"an accuracy of {result.until:g}"
     if not reached:
@@ -182,9 +179,14 @@ def _trained(result: TrainingResult) -> str:
 
 def training_remarks(result: TrainingResult) -> list[str]:
     """What the answer lacks, and how to get it."""
-    if result.runs:
-        return _of_runs(result)
     remarks = []
+    if result.runs:
+        if result.steps is not None:
+            least, most = result.steps["min"], result.steps["max"]
+            remarks.append(f"It took {least:g} to {most:g} steps: counted, not predicted.")
+        if not any(run.new_epochs for run in result.runs):
+            remarks.append("Nothing was trained: all epochs were kept; --again trains anew.")
+        return remarks
     if result.epoch_s is None:
         remarks.append(
             "It has no data of its own: add --samples-per-epoch N, and --epochs N for a run."
@@ -203,16 +205,6 @@ def training_remarks(result: TrainingResult) -> list[str]:
             f"{count_text(result.prediction.loading_processes, 'other process')} load data during"
             " steps, which the prediction counts as if they did not: it is too large."
         )
-    return remarks
-
-
-def _of_runs(result: TrainingResult) -> list[str]:
-    remarks = []
-    if result.steps is not None:
-        least, most = result.steps["min"], result.steps["max"]
-        remarks.append(f"It took {least:g} to {most:g} steps: counted, not predicted.")
-    if not any(run.new_epochs for run in result.runs):
-        remarks.append("Nothing was trained: all epochs were kept; --again trains anew.")
     return remarks
 
 

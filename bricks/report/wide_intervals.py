@@ -63,8 +63,6 @@ class ShownEstimate:
 
 @dataclass(frozen=True, slots=True)
 class _WideEstimate:
-    """A shown estimate whose interval is wide."""
-
     shown: ShownEstimate
     interval: WideInterval
 
@@ -99,7 +97,6 @@ def estimate_lines(shown: Sequence[ShownEstimate], *, sources: bool = True) -> l
 
 
 def _assumed(shown: ShownEstimate) -> list[str]:
-    """A line about what synthetic data decided, if anything."""
     first, *others = shown.estimate.assumed or ("",)
     if not first:
         return []
@@ -108,7 +105,6 @@ def _assumed(shown: ShownEstimate) -> list[str]:
 
 
 def _published(shown: ShownEstimate) -> list[str]:
-    """A line if a notable part of an estimate for this host is from published measurements."""
     share = shown.estimate.published_share
     if share < SOURCE_SHARE or shown.system_name is not None:
         return []
@@ -327,7 +323,9 @@ def common_advice(shown: Sequence[ShownEstimate]) -> list[Advice]:
 
 
 def _common(items: Sequence[ShownEstimate], remedy: Remedy) -> Advice:
-    subject, where = _subject(items), _where(items[0])
+    where, subject = _where(items[0]), f"The interval of {printable(items[0].title)} becomes"
+    if len(items) > 1:
+        subject = f"{count_text(len(items), 'interval')} become"
     match remedy:
         case Remedy.MEASURE:
             sentence = f"{subject} narrower when missing bricks are measured{where}."
@@ -338,12 +336,6 @@ def _common(items: Sequence[ShownEstimate], remedy: Remedy) -> Advice:
         case _:
             sentence = f"{subject} narrower only when whole models are run{where}."
     return Advice(sentence, _command(items, remedy))
-
-
-def _subject(items: Sequence[ShownEstimate]) -> str:
-    if len(items) == 1:
-        return f"The interval of {printable(items[0].title)} becomes"
-    return f"{count_text(len(items), 'interval')} become"
 
 
 def _command(items: Sequence[ShownEstimate], remedy: Remedy) -> str | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from bricks.compose.estimate import Estimate
 from bricks.errors import printable
-from bricks.report.tables import Column, measured_text, notable, number, seconds, share_text
+from bricks.report.tables import Column, notable, number, seconds, share_text
 from bricks.session.defaults import PROGRAMS_RUNTIME, RUNTIME
 from bricks.studies.inference.settings import DIMENSIONS, Setting
 
@@ -178,11 +178,6 @@ def names_text(names: Sequence[str], most: int) -> str:
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
-def provenance_text(of: Provenance) -> str:
-    """The measured shares of an estimate, by origin."""
-    return measured_text(of.measured_share, of.published_share)
-
-
 # Runtimes that are not named: those of models and of programs, unless another one is chosen.
 _USUAL = frozenset((RUNTIME, PROGRAMS_RUNTIME))
 
@@ -222,7 +217,6 @@ def shapes_text(shapes: Sequence[str]) -> str:
 
 
 def _means(setting: Setting, dimensions: Collection[str]) -> Iterator[str]:
-    """The words that follow ``with``."""
     if "runtime" in dimensions:
         yield setting.runtime
     if "quantize" in dimensions:

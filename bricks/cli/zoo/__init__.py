@@ -190,7 +190,8 @@ def list_models(output: OutputOptions, only: ZooFilter) -> None:
         return
     from bricks.report.models import zoo_table
 
-    show(zoo_table(rows), "", f"{_counted(models)}; {_size(models) / 1e6:.1f} MB of files.")
+    size_bytes = sum(entry.path.stat().st_size for entry in models if entry.path.is_file())
+    show(zoo_table(rows), "", f"{_counted(models)}; {size_bytes / 1e6:.1f} MB of files.")
 
 
 def _check(option: str, value: str, known: Sequence[str]) -> None:
@@ -206,10 +207,6 @@ def _counted(models: Sequence[ZooEntry]) -> str:
     counts = {kind: len(shown & {entry.name for entry in of}) for kind, of in kinds.items()}
     parts = [f"{count} {kind}" for kind, count in counts.items() if count]
     return parts[0] if len(parts) == 1 else f"{len(models)} models: {', '.join(parts)}"
-
-
-def _size(models: Sequence[ZooEntry]) -> int:
-    return sum(entry.path.stat().st_size for entry in models if entry.path.is_file())
 
 
 app = typer.Typer(

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from bricks.analysis.similarity import Similarity
     from bricks.decompose.plan import Plan
     from bricks.graph.model import Model
-    from bricks.predict.cost import CostModel
     from bricks.session.workspace import Workspace
     from bricks.system.target import Target
     from bricks.units.interval import Interval
@@ -67,7 +66,8 @@ def similarity(options: SurveyOptions, picture: PictureOptions) -> None:
 
         title = f"Bricks that {len(result.models)} models share ({about})"
         draw_similarity(result, picture.out, title=title, kinds=_tasks(models))
-    rows = rows_of(plans, _rows(result), _nothing)
+    known = _rows(result)
+    rows = rows_of(plans, known, _nothing)
     if options.general.json:
         print_json(
             {
@@ -78,16 +78,11 @@ def similarity(options: SurveyOptions, picture: PictureOptions) -> None:
             }
         )
     elif result.models:
-        _show(result)
+        from bricks.report.models import nearest_table, similarity_table
+
+        few = len(known) <= _WIDEST_GRID
+        show(similarity_table(known, result.grid) if few else nearest_table(known))
     finish(row["error"] for row in rows if row["error"] is not None)
-
-
-def _show(result: Similarity) -> None:
-    from bricks.report.models import nearest_table, similarity_table
-
-    rows = _rows(result)
-    few = len(rows) <= _WIDEST_GRID
-    show(similarity_table(rows, result.grid) if few else nearest_table(rows))
 
 
 def _rows(result: Similarity) -> list[dict[str, Any]]:
@@ -111,7 +106,6 @@ def _nothing(name: str) -> dict[str, Any]:
 
 
 def _tasks(models: Sequence[Model | Unread]) -> dict[str, str]:
-    """Tasks of the models that are in the zoo, by model name."""
     zoo = {(entry.name, entry.path.parent.resolve()): entry.task for entry in entries()}
     return {
         model.name: task
@@ -140,7 +134,10 @@ def coverage(options: SurveyOptions, asked: SystemOptions) -> None:
         )
     rows = rows_of(plans, map(_row, result.models), _uncovered)
     union = {"models": len(result.models), **_facts(result.together)}
-    cost_model = _cost_model(result.cost_model)
+    of = result.cost_model
+    cost_model = None
+    if of is not None:
+        cost_model = {"bricks": len(of.outcomes), "median_abs_error": of.median_abs_error}
     if options.general.json:
         totals = {"models": rows, "union": union, "cost_model": cost_model}
         print_json(target_facts(target, options) | totals)
@@ -189,12 +186,6 @@ def _seconds(name: str, cost_s: Interval | None) -> dict[str, float | None]:
         f"{name}_low_s": None if cost_s is None else cost_s.low,
         f"{name}_high_s": None if cost_s is None else cost_s.high,
     }
-
-
-def _cost_model(model: CostModel | None) -> dict[str, Any] | None:
-    if model is None:
-        return None
-    return {"bricks": len(model.outcomes), "median_abs_error": model.median_abs_error}
 
 
 def _words(cost_model: dict[str, Any] | None, union: dict[str, Any]) -> list[str]:

@@ -205,7 +205,6 @@ class _Sums:
         self._total = 0
 
     def add(self, position: int, number: int) -> None:
-        """Add ``number`` at ``position``."""
         self._total += number
         at = position + 1
         while at < len(self._tree):
@@ -213,7 +212,6 @@ class _Sums:
             at += at & -at
 
     def after(self, position: int) -> int:
-        """The sum of all numbers after ``position``."""
         at, before = position + 1, 0
         while at > 0:
             before += self._tree[at]

@@ -43,20 +43,13 @@ def host_lane(plan: Plan, called_s: Sequence[float], results: Results) -> HostLa
     if not phases:
         return HostLane(called_s, 0.0)
     if all(isinstance(results.get(key), Measurement) for key in probes_of(plan)):
-        return _probed(plan, phases, called_s, results)
+        overheads, sums_s = phase_overheads(plan, results), _sums(phases, called_s)
+        whole_s = {name: sum_s + overheads[name].value for name, sum_s in sums_s.items()}
+        factors = {name: max(0.0, whole_s[name]) / s if s else 0.0 for name, s in sums_s.items()}
+        calls_s = [factors[name] * own_s for name, own_s in zip(phases, called_s, strict=True)]
+        half_s = sum(of.half_width for of in overheads.values())
+        return HostLane(calls_s, half_s / sum(calls_s) if sum(calls_s) else 0.0)
     return HostLane(PUBLISHED_HOSTS.in_step(phases, called_s), PUBLISHED_HOSTS.error)
-
-
-def _probed(
-    plan: Plan, phases: Sequence[str], called_s: Sequence[float], results: Results
-) -> HostLane:
-    """The calls with the overhead of their phases, in proportion to their own seconds."""
-    overheads, sums_s = phase_overheads(plan, results), _sums(phases, called_s)
-    whole_s = {name: sum_s + overheads[name].value for name, sum_s in sums_s.items()}
-    factors = {name: max(0.0, whole_s[name]) / s if s else 0.0 for name, s in sums_s.items()}
-    calls_s = [factors[name] * own_s for name, own_s in zip(phases, called_s, strict=True)]
-    half_s = sum(of.half_width for of in overheads.values())
-    return HostLane(calls_s, half_s / sum(calls_s) if sum(calls_s) else 0.0)
 
 
 def _sums(phases: Sequence[str], called_s: Sequence[float]) -> Mapping[str, float]:

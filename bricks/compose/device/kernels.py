@@ -242,17 +242,20 @@ class StepModel:
         """The seconds of each occurrence's kernels with the constants of ``model``."""
         cached_s = self.cached_s(model.cache)
         step_s = sum(cached_s)
-        work = {key: self._work(key) for key in self.states}
+        work = {
+            key: HalfWork(half_flops(self.bricks[key]), _sum_s(of.walk))
+            for key, of in self.states.items()
+        }
         clock = model.power.clock_share([work[k] for k in self.keys], step_s, self.accelerator)
         busy = [key for key in work if work[key].busy and not self.states[key].at_power_limit]
         slower = dict.fromkeys(busy, model.power.slowdown(clock))
         calls = zip(self.keys, cached_s, strict=True)
         calls_s = tuple(slower.get(key, 1.0) * call_s for key, call_s in calls)
-        error = model.uncertainty.error(self._spread_share(step_s), clock)
+        # The share of a step that lies between hot and cold calls.
+        times = (self.states[key].times for key in self.keys)
+        spread_s = sum(of.spread_s for of in times if of is not None)
+        error = model.uncertainty.error(spread_s / step_s if step_s else 0.0, clock)
         return StepDurations(calls_s, error, clock)
-
-    def _work(self, key: str) -> HalfWork:
-        return HalfWork(half_flops(self.bricks[key]), _sum_s(self.states[key].walk))
 
     def cached_s(self, model: CacheModel) -> list[float]:
         """Seconds of each occurrence's kernels with the cache in the state of a step."""
@@ -270,9 +273,3 @@ class StepModel:
         if not self.states[key].walked:
             return model.hot_to_cold_s(times, missing)
         return model.device_s(times, missing, walk)
-
-    def _spread_share(self, step_s: float) -> float:
-        """The share of a step of ``step_s`` seconds that lies between hot and cold calls."""
-        times = (self.states[key].times for key in self.keys)
-        spread_s = sum(of.spread_s for of in times if of is not None)
-        return spread_s / step_s if step_s else 0.0

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from bricks.compose.composer import compose
 from bricks.compose.lanes import DEVICE, HOST, LaneSpan, Task, Timeline
@@ -70,18 +70,12 @@ class LaunchCosts:
         return self._at("low"), self._at("high")
 
     def _at(self, end: Literal["low", "high"]) -> LaunchCosts:
-        return replace(
-            self,
-            gap_s=_end(self.gap_s, end),
-            launch_s=_end(self.launch_s, end),
-            graph_gap_s=_end(self.graph_gap_s, end),
-            graph_launch_s=_end(self.graph_launch_s, end),
-            synchronize_s=_end(self.synchronize_s, end),
-        )
-
-
-def _end(seconds: Interval, end: Literal["low", "high"]) -> Interval:
-    return Interval.exact(seconds.low if end == "low" else seconds.high)
+        costs: dict[str, Any] = {
+            of.name: Interval.exact(getattr(getattr(self, of.name), end))
+            for of in fields(self)
+            if of.name.endswith("_s")
+        }
+        return replace(self, **costs)
 
 
 FREE = LaunchCosts()
@@ -222,7 +216,6 @@ class _LaunchedSteps:
         self.size = 1 + len(calls) + len(kernels)
 
     def _launched(self, lag_s: float) -> dict[int, float]:
-        """The dependency on the last kernel so far."""
         return {self.launched[-1]: lag_s} if self.launched else {}
 
     def _full(self, kernels: int) -> dict[int, float]:

@@ -43,7 +43,7 @@ from bricks.graph.form import operator_title
 from bricks.operators.registry import returns_to_host, selects_by_masks
 from bricks.predict.kernels.call_tensors import tensor_call
 from bricks.samples.measurement import Measurement
-from bricks.system.accelerator import AcceleratorState, joined
+from bricks.system.accelerator import joined
 from bricks.units.interval import Interval
 from bricks.units.sample import COPY_TO_HOST, Kernel
 
@@ -196,16 +196,20 @@ class _Step:
 
     @cached_property
     def times(self) -> DeviceTimes:
-        eager = self.eager
+        eager, seconds, total_s = self.eager, self._kernels_s, self.step.device_s
+        limiting = self.device_error if eager.limited_by == DEVICE else self.host_error
+        captured = not any(map(copies_to_host, self.kernels))
+        # The rounds in use whose clock was lowered.
+        throttled_s = sum(seconds[key] for key, of in self.measured.items() if of.throttled)
         return DeviceTimes(
             device_s=_around(eager.device_s, self.device_error),
             host_s=_around(eager.host_s, self.host_error),
             limited_by=eager.limited_by,
-            pipelined_s=self._step_s(RunMode.PIPELINED, self._limiting_error),
-            graph_s=self._graph_s,
+            pipelined_s=self._step_s(RunMode.PIPELINED, limiting),
+            graph_s=self._step_s(RunMode.GRAPH, self.device_error) if captured else None,
             kernels=sum(map(len, self.kernels)),
-            throttled_share=self._throttled_share,
-            throttled=self._throttled,
+            throttled_share=throttled_s / total_s if total_s else 0.0,
+            throttled=joined(of.throttled for of in self.measured.values()),
             launching=LAUNCHING_ASSUMED if self.device.costs.assumed else LAUNCHING_MEASURED,
         )
 
@@ -214,28 +218,6 @@ class _Step:
         step_s = self._run(mode).step_s
         half_s = math.hypot(error * step_s, self._launching_half_s(mode))
         return Interval.around(step_s, half_s).positive()
-
-    @property
-    def _throttled(self) -> AcceleratorState | None:
-        """The state of the device over the rounds in use whose clock was lowered."""
-        return joined(of.throttled for of in self.measured.values())
-
-    @property
-    def _throttled_share(self) -> float:
-        """The share of the kernels' seconds that was measured in such rounds."""
-        seconds, total_s = self._kernels_s, self.step.device_s
-        throttled_s = sum(seconds[key] for key, of in self.measured.items() if of.throttled)
-        return throttled_s / total_s if total_s else 0.0
-
-    @property
-    def _graph_s(self) -> Interval | None:
-        if any(map(copies_to_host, self.kernels)):
-            return None
-        return self._step_s(RunMode.GRAPH, self.device_error)
-
-    @property
-    def _limiting_error(self) -> float:
-        return self.device_error if self.eager.limited_by == DEVICE else self.host_error
 
     @cached_property
     def errors(self) -> Mapping[ErrorSource, float]:
@@ -325,7 +307,7 @@ class _Step:
     def shares(self) -> tuple[Share, ...]:
         """The share of each brick on the limiting lane, in the latency; the largest first."""
         counts, kernels_s = self.basis.plan.counts, self._kernels_s
-        seconds = kernels_s if self.eager.limited_by == DEVICE else self._calls_s
+        seconds = kernels_s if self.eager.limited_by == DEVICE else self._by_brick(self.host_s)
         total_s = sum(seconds.values()) or 1.0
         factor = self.eager.step_s / total_s
         return tuple(
@@ -346,13 +328,7 @@ class _Step:
         """Seconds on the device of all occurrences of each brick."""
         return self._by_brick(sum(kernel.device_s for kernel in of) for of in self.kernels)
 
-    @property
-    def _calls_s(self) -> dict[str, float]:
-        """Seconds on the host of all occurrences of each brick."""
-        return self._by_brick(self.host_s)
-
     def _by_brick(self, seconds: Iterable[float]) -> dict[str, float]:
-        """The sums of the ``seconds`` of occurrences, by their bricks."""
         sums_s = dict.fromkeys(self.basis.plan.counts, 0.0)
         for of, own_s in zip(self.basis.plan.occurrences, seconds, strict=True):
             sums_s[of.brick] += own_s
@@ -377,7 +353,12 @@ def phases_of(
     ``kernels`` are those of each occurrence. A phase ends once its calls have returned and its
     kernels have ended, and the next one begins; what follows the last belongs to it.
     """
-    ends_s = _ends_s(plan, run, kernels)
+    spans, ends_s = run.by_task, list[float]()
+    kernel = len(plan.occurrences) + 1  # after the calls and the wait for the device
+    for position, own in enumerate(kernels):
+        tasks = [position, *range(kernel, kernel + len(own))]
+        ends_s.append(max(spans[task].end_s for task in tasks))
+        kernel += len(own)
     phases = [phase for _, phase in plan.memory.overheads]
     shares, position, begin_s = list[PhaseShare](), 0, 0.0
     for phase in phases:
@@ -387,17 +368,6 @@ def phases_of(
         shares.append(PhaseShare(phase.name, phase.calls, end_s - begin_s, 0.0))
         begin_s = end_s
     return tuple(shares)
-
-
-def _ends_s(plan: Plan, run: Timeline, kernels: Sequence[Sequence[Kernel]]) -> list[float]:
-    """When each occurrence has returned, and its kernels have ended."""
-    spans, ends_s = run.by_task, list[float]()
-    kernel = len(plan.occurrences) + 1  # after the calls and the wait for the device
-    for position, own in enumerate(kernels):
-        tasks = [position, *range(kernel, kernel + len(own))]
-        ends_s.append(max(spans[task].end_s for task in tasks))
-        kernel += len(own)
-    return ends_s
 
 
 # A copy of a scalar took 1.5 to 2 µs on an H200.

@@ -201,7 +201,16 @@ def operands(
         return ()
     read, written = _largest(reads), _largest(writes)
     if facts.selects:
-        read, written = _selected(read, written)
+        # Of a table, no more bytes than the largest other operand has.
+        new = max((size for region, size in written.items() if region not in read), default=0)
+        most = {
+            region: max([new, *(size for other, size in read.items() if other != region)])
+            for region in read
+        }
+        read, written = (
+            {region: min(size, most[region]) for region, size in read.items()},
+            {region: min(size, most.get(region, size)) for region, size in written.items()},
+        )
     at = _positions(reads, writes) if facts.over_lists else {}
     sizes = {region: max(read.get(region, 0), size) for region, size in written.items()}
     return tuple(
@@ -216,21 +225,6 @@ def _largest(uses: Iterable[tuple[Hashable, int]]) -> dict[Hashable, int]:
     for region, size in uses:
         sizes[region] = max(size, sizes.get(region, 0))
     return sizes
-
-
-def _selected(
-    read: Mapping[Hashable, int], written: Mapping[Hashable, int]
-) -> tuple[dict[Hashable, int], dict[Hashable, int]]:
-    """Of a table, no more bytes than the largest other operand has."""
-    new = max((size for region, size in written.items() if region not in read), default=0)
-    most = {
-        region: max([new, *(size for other, size in read.items() if other != region)])
-        for region in read
-    }
-    return (
-        {region: min(size, most[region]) for region, size in read.items()},
-        {region: min(size, most.get(region, size)) for region, size in written.items()},
-    )
 
 
 def _positions(
@@ -278,21 +272,17 @@ def walk_calls(plan: Plan, facts: Sequence[CallFacts]) -> WalkCalls:
     storages = storages_of(plan, facts)
     calls: list[tuple[RegionUse, ...]] = []
     timed: dict[str, tuple[int, ...]] = {}
-    for place in _places(plan):
-        if facts[place].starts:
-            calls += _calls_at(plan, place, storages, facts)
-            key = plan.occurrences[place].brick
-            timed[key] = (*timed.get(key, ()), len(calls) - 1)
-    return WalkCalls(tuple(calls), timed)
-
-
-def _places(plan: Plan) -> list[int]:
     where: dict[str, list[int]] = {}
     for position, occurrence in enumerate(plan.occurrences):
         where.setdefault(occurrence.brick, []).append(position)
     middle = {positions[len(positions) // 2] for positions in where.values()}
     both = middle | {positions[0] for positions in where.values()}
-    return sorted(both if len(both) <= _MOST_PLACES else middle)
+    for place in sorted(both if len(both) <= _MOST_PLACES else middle):
+        if facts[place].starts:
+            calls += _calls_at(plan, place, storages, facts)
+            key = plan.occurrences[place].brick
+            timed[key] = (*timed.get(key, ()), len(calls) - 1)
+    return WalkCalls(tuple(calls), timed)
 
 
 def _calls_at(

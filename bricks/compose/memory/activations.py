@@ -209,7 +209,16 @@ class Arena:
         size = max(UNIT_BYTES, -(-size_bytes // UNIT_BYTES) * UNIT_BYTES)
         at = bisect_left(self._keys, (size, -len(self._regions), 0))
         if at == len(self._keys):
-            self._extend(size)
+            grown = False
+            while size > self._growth:
+                self._growth *= 2
+                grown = True
+            region = self._growth
+            if not grown:
+                self._growth = min(2 * self._growth, _MAX_GROWTH_BYTES)
+            self._regions.append(region)
+            self._touched.append([])
+            self._list(Chunk(len(self._regions) - 1, 0, region))
             at = bisect_left(self._keys, (size, -len(self._regions), 0))
         chunk = self._unlist(self._keys[at])
         if chunk.size >= 2 * size or chunk.size - size >= _MAX_SURPLUS_BYTES:
@@ -243,18 +252,6 @@ class Arena:
             self._merge(before, chunk)
             chunk = before
         self._list(chunk)
-
-    def _extend(self, size: int) -> None:
-        grown = False
-        while size > self._growth:
-            self._growth *= 2
-            grown = True
-        region = self._growth
-        if not grown:
-            self._growth = min(2 * self._growth, _MAX_GROWTH_BYTES)
-        self._regions.append(region)
-        self._touched.append([])
-        self._list(Chunk(len(self._regions) - 1, 0, region))
 
     @staticmethod
     def _merge(chunk: Chunk, after: Chunk) -> None:

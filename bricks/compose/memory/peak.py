@@ -84,12 +84,10 @@ def peak_memory(
 
 def _planned(plan: Plan, bricks: Mapping[str, Brick], runtime: Runtime) -> PeakMemory:
     """The peak of a session, whose runtime plans offsets and keeps weights in its own form."""
-    from bricks.compose.memory.activations import Activations, input_bytes
+    from bricks.compose.memory.activations import Activations, input_bytes, sizeless
     from bricks.compose.memory.weights import weight_memory, workspace
 
     weights = weight_memory(plan, bricks)
-    from bricks.compose.memory.activations import sizeless
-
     reasons = []
     if not weights.rewriting_known:
         reasons.append("what loading needs: an earlier version decomposed the model")
@@ -158,7 +156,7 @@ def _refusal(plan: Plan, runtime: Runtime, workers: int) -> str | None:
 
 
 def _memory_use(runtime: str) -> MemoryUse:
-    """The known use of memory of ``runtime``, which may be installed on other hosts only."""
+    # It may be installed on other hosts only.
     return next((o.memory for o in offers() if o.name == runtime), MemoryUse.UNPREDICTED)
 
 

@@ -72,11 +72,6 @@ class _Weight:
         """Whether a kernel replaces the original by a copy in the form of its inner loop."""
         return self.form in (*_PACKED, *_REARRANGED)
 
-    @property
-    def shared_form(self) -> WeightForm:
-        """The form in which kernels share the weight: one for all kinds of packing."""
-        return WeightForm.PACKED if self.packed else self.form
-
 
 def weight_memory(plan: Plan, bricks: Mapping[str, Brick]) -> WeightMemory:
     """Return the memory of ``plan``'s weights; a weight that occurrences share counts once."""
@@ -114,7 +109,9 @@ def _distinct(plan: Plan, bricks: Mapping[str, Brick]) -> tuple[list[_Weight], i
             number = numbers[position] if position < len(numbers) else None
             if number is not None:
                 seen = forms.setdefault(number, set())
-                form = None if weight is None else weight.shared_form
+                # Kernels share one form for all kinds of packing.
+                packed = weight is not None and weight.packed
+                form = WeightForm.PACKED if packed else None if weight is None else weight.form
                 if form in seen:
                     continue
                 seen.add(form)

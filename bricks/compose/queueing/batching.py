@@ -167,9 +167,10 @@ def latencies_s(arrivals_s: np.ndarray, instances: int, batch_s: np.ndarray) -> 
 
 
 def _single(arrivals_s: np.ndarray, instances: int, run_s: np.ndarray) -> np.ndarray:
-    """Ends of runs of single requests."""
     if instances == 1:
-        return _one_by_one(arrivals_s, run_s)
+        # Lindley's recursion as a running maximum.
+        work_s = np.cumsum(run_s)
+        return np.asarray(work_s + np.maximum.accumulate(arrivals_s - (work_s - run_s)))
     free_s = [0.0] * instances
     done_s = []
     for arrived_s, seconds in zip(arrivals_s.tolist(), run_s.tolist(), strict=True):
@@ -178,12 +179,6 @@ def _single(arrivals_s: np.ndarray, instances: int, run_s: np.ndarray) -> np.nda
         heapreplace(free_s, end_s)
         done_s.append(end_s)
     return np.asarray(done_s)
-
-
-def _one_by_one(arrivals_s: np.ndarray, run_s: np.ndarray) -> np.ndarray:
-    """Ends of runs on one instance: Lindley's recursion as a running maximum."""
-    work_s = np.cumsum(run_s)
-    return np.asarray(work_s + np.maximum.accumulate(arrivals_s - (work_s - run_s)))
 
 
 def _in_batches(arrivals_s: list[float], instances: int, batch_s: list[list[float]]) -> np.ndarray:

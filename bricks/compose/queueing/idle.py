@@ -87,7 +87,13 @@ def fit_server_state(runs: ServerRuns, idle_model: IdleModel | None = None) -> S
     def fitted_s(parameters: Sequence[float]) -> np.ndarray:
         active_s, penalty, *logs = map(float, parameters)
         model = idle_model or IdleModel(*map(math.exp, logs))
-        return np.asarray(_modelled_s(runs, model, active_s, penalty))
+        # The processor is active before the first run.
+        seconds, depth = [], 0.0
+        for idle_s, run_s in zip(runs.idle_s, runs.run_s, strict=True):
+            depth = model.after_idling(depth, idle_s)
+            seconds.append(active_s * (1 + penalty * depth))
+            depth = model.after_work(depth, run_s)
+        return np.asarray(seconds)
 
     parameters = least_squares(
         lambda parameters: fitted_s(parameters) / measured_s - 1,
@@ -129,15 +135,3 @@ def _slowdown(value: float, residuals: np.ndarray, runs: ServerRuns) -> Interval
     return Interval.within_factor(
         value, math.exp(float(stdtrit(runs.turns - 1, 0.975)) * mean_error)
     )
-
-
-def _modelled_s(
-    runs: ServerRuns, idle_model: IdleModel, active_s: float, penalty: float
-) -> list[float]:
-    """The seconds of each run by the model; the processor is active before the first."""
-    seconds, depth = [], 0.0
-    for idle_s, run_s in zip(runs.idle_s, runs.run_s, strict=True):
-        depth = idle_model.after_idling(depth, idle_s)
-        seconds.append(active_s * (1 + penalty * depth))
-        depth = idle_model.after_work(depth, run_s)
-    return seconds

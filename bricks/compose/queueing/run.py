@@ -176,20 +176,17 @@ def single_runs_s(
     medians_s = np.median(seconds, axis=1, keepdims=True)
     relative = seconds / medians_s
     whole_s = medians_s[:, 0] * [counts[key] for key in keys]
-    common = _weighted_medians(relative, np.abs(whole_s))
+    # The weighted median of each column.
+    weights = np.abs(whole_s)
+    order = np.argsort(relative, axis=0)
+    reached = np.cumsum(weights[order], axis=0) >= weights.sum() / 2
+    middles = np.take_along_axis(order, reached.argmax(axis=0)[np.newaxis], axis=0)
+    common = np.asarray(np.take_along_axis(relative, middles, axis=0)[0])
     total_s = np.zeros(relative.shape[1])
     for number, key in enumerate(keys):
         draws = max(1, round(abs(counts[key]) / places[key]))
         total_s += whole_s[number] * _mean_of(relative[number] / common, draws, rng, len(common))
     return np.asarray(common * total_s)
-
-
-def _weighted_medians(of: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The weighted median of each column of ``of``: shape ``(columns,)``."""
-    order = np.argsort(of, axis=0)
-    reached = np.cumsum(weights[order], axis=0) >= weights.sum() / 2
-    middles = np.take_along_axis(order, reached.argmax(axis=0)[np.newaxis], axis=0)
-    return np.asarray(np.take_along_axis(of, middles, axis=0)[0])
 
 
 # Occurrences whose samples are drawn at once, to bound the memory.
@@ -199,7 +196,6 @@ _AT_ONCE = 64
 def _mean_of(
     own: np.ndarray, count: int, rng: np.random.Generator, draws: int = DRAWS
 ) -> np.ndarray:
-    """The mean of ``count`` draws from ``own``, ``draws`` times."""
     total = np.zeros(draws)
     for begin in range(0, count, _AT_ONCE):
         size = (min(_AT_ONCE, count - begin), draws)

@@ -146,6 +146,14 @@ def tensor_call(brick: Brick) -> TensorCall | None:
     return TensorCall(call, tuple(every), tuple(_outputs(node, call, types)), views, distinct)
 
 
+def single_call(brick: Brick) -> TensorCall:
+    """The call of ``brick``; ValueError for a brick that is no single call of a program."""
+    call = tensor_call(brick)
+    if call is None:
+        raise ValueError(f"brick {brick.key} is no call of a recorded program")
+    return call
+
+
 def _outputs(
     node: onnx.NodeProto, call: Call, types: Mapping[str, ValueType]
 ) -> Iterator[CallTensor]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from bricks.operators.registry import is_known
-from bricks.predict.kernels.call_tensors import TensorCall, tensor_call
+from bricks.predict.kernels.call_tensors import TensorCall, single_call
 from bricks.predict.kernels.products import (
     PARTS,
     attention,
@@ -140,9 +140,7 @@ def has_known_work(brick: Brick) -> bool:
     An operator without a family is taken as pointwise if it has a row of facts; ValueError as of
     :func:`kernel_features`.
     """
-    call = tensor_call(brick)
-    if call is None:
-        raise ValueError(f"brick {brick.key} is no call of a recorded program")
+    call = single_call(brick)
     listed = call.operator in _BY_OPERATOR or call.operator in PARTS
     known = listed or call.operator.startswith("_foreach_") or is_known(brick.operators[0])
     return known or not starts_kernels(call)
@@ -153,18 +151,13 @@ def kernel_features(brick: Brick) -> tuple[KernelFeatures, ...]:
 
     Raises ValueError for a brick that is not a call of a recorded program.
     """
-    call = tensor_call(brick)
-    if call is None:
-        raise ValueError(f"brick {brick.key} is no call of a recorded program")
+    call = single_call(brick)
     if not starts_kernels(call):
         return ()
-    parts = PARTS.get(call.operator)
-    return (features_of(call),) if parts is None else tuple(parts(call))
-
-
-def features_of(call: TensorCall) -> KernelFeatures:
-    """The features of a call that starts kernels; operators without a family are pointwise."""
+    if (parts := PARTS.get(call.operator)) is not None:
+        return tuple(parts(call))
     if call.operator.startswith("_foreach_"):
-        return KernelFeatures("foreach", call.operator, foreach(call))
+        return (KernelFeatures("foreach", call.operator, foreach(call)),)
+    # Operators without a family are pointwise.
     family, extract = _BY_OPERATOR.get(call.operator, ("pointwise", pointwise))
-    return KernelFeatures(family, call.operator, extract(call))
+    return (KernelFeatures(family, call.operator, extract(call)),)

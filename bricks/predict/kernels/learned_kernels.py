@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bricks.predict.kernels.call_tensors import TensorCall, tensor_call
+from bricks.predict.kernels.call_tensors import TensorCall, single_call
 from bricks.predict.kernels.device_roofline import DeviceRoofline
 from bricks.predict.kernels.kernel_predictor import KernelPredictor
 from bricks.predict.kernels.kernel_process import PARAMS, KernelProcess
@@ -55,7 +55,11 @@ def written(learned: Mapping[str, LearnedKernels]) -> bytes:
     arrays: dict[str, Array] = {}
     targets = {}
     for place, (target_key, entry) in enumerate(sorted(learned.items())):
-        arrays |= _arrays(place, entry.predictor)
+        factors = [*entry.predictor.roofline.by_group.values()]
+        arrays[_name(place, "roofline", "factors")] = np.array(factors)
+        for family, process in entry.predictor.processes.items():
+            for name in _ARRAYS:
+                arrays[_name(place, family, name)] = getattr(process, name)
         targets[target_key] = {
             "place": place,
             "host": entry.host.to_json(),
@@ -70,16 +74,6 @@ def written(learned: Mapping[str, LearnedKernels]) -> bytes:
     return file.getvalue()
 
 
-def _arrays(place: int, predictor: KernelPredictor) -> dict[str, Array]:
-    factors = [*predictor.roofline.by_group.values()]
-    families = {
-        _name(place, family, name): getattr(process, name)
-        for family, process in predictor.processes.items()
-        for name in _ARRAYS
-    }
-    return {_name(place, "roofline", "factors"): np.array(factors), **families}
-
-
 def read(content: bytes, target_key: str, accelerator: Accelerator) -> LearnedKernels | None:
     """Return what was learned of a target with an ``accelerator``; None where the file has nothing.
 
@@ -91,21 +85,17 @@ def read(content: bytes, target_key: str, accelerator: Accelerator) -> LearnedKe
         if about["format"] != {"name": FORMAT, "version": VERSION}:
             return None
         data = about["targets"].get(target_key)
-        return None if data is None else _learned(data, arrays, accelerator)
-
-
-def _learned(
-    data: Mapping[str, Any], arrays: Mapping[str, Array], accelerator: Accelerator
-) -> LearnedKernels:
-    place = data["place"]
-    factors = arrays[_name(place, "roofline", "factors")]
-    roofline = DeviceRoofline(dict(zip(data["groups"], factors, strict=True)))
-    processes = {
-        family: KernelProcess(
-            PARAMS[family], *(arrays[_name(place, family, name)] for name in _ARRAYS)
-        )
-        for family in data["families"]
-    }
+        if data is None:
+            return None
+        place = data["place"]
+        factors = arrays[_name(place, "roofline", "factors")]
+        roofline = DeviceRoofline(dict(zip(data["groups"], factors, strict=True)))
+        processes = {
+            family: KernelProcess(
+                PARAMS[family], *(arrays[_name(place, family, name)] for name in _ARRAYS)
+            )
+            for family in data["families"]
+        }
     card = card_with_peaks(accelerator)
     predictor = KernelPredictor(card, roofline, processes, data["counts"])
     return LearnedKernels(predictor, HostTimes.from_json(data["host"]))
@@ -140,7 +130,7 @@ class HostTimes:
         """Learn from the bricks that are in both, of which there must be one."""
         by_operator: dict[str, list[float]] = {}
         for key in sorted(bricks.keys() & measured.keys()):
-            call = _call(bricks[key])
+            call = single_call(bricks[key])
             own_s = measured[key].latency_s / _weight(call)
             by_operator.setdefault(_operator_name(call), []).append(own_s)
         medians = {operator: median(own) for operator, own in by_operator.items()}
@@ -155,7 +145,7 @@ class HostTimes:
 
     def of(self, brick: Brick) -> Interval:
         """The seconds of a call; ValueError for a brick that is no single call."""
-        call = _call(brick)
+        call = single_call(brick)
         known_s = self.by_operator.get(_operator_name(call))
         if known_s is None:
             return Interval.within_factor(_weight(call) * self.any_s, self.any_factor)
@@ -172,13 +162,6 @@ class HostTimes:
     def from_json(cls, data: Mapping[str, Any]) -> HostTimes:
         """The inverse of :meth:`to_json`."""
         return cls(**data)
-
-
-def _call(brick: Brick) -> TensorCall:
-    call = tensor_call(brick)
-    if call is None:
-        raise ValueError(f"brick {brick.key} is no call of a recorded program")
-    return call
 
 
 def _operator_name(call: TensorCall) -> str:

@@ -129,18 +129,13 @@ def _heads(call: TensorCall) -> Iterator[KernelFeatures]:
 def _attention_layer(data: CallTensor, heads: int) -> Iterator[KernelFeatures]:
     batch, length, width = math.prod(data.shape[:-2]), data.shape[-2], data.shape[-1]
     yield _product(data.dtype, batch * length, 3 * width, width)
-    yield _fused(data, batch * heads, length, width // heads)
+    size, item_bytes = width // heads, data.item_bytes
+    moved = 3 * data.elements * item_bytes, data.elements * item_bytes
+    products = (MatrixProduct(batch * heads, length, size, 2 * length, tiled=False),)
+    precision, tags = PRECISION.get(data.dtype, "fp32"), (data.dtype, "", "")
+    work = CallWork(products, precision, *moved, logs((batch * heads, length, length, size)), tags)
+    yield KernelFeatures("attention", "_scaled_dot_product_efficient_attention", work)
     yield _product(data.dtype, batch * length, width, width)
-
-
-def _fused(data: CallTensor, heads: int, length: int, size: int) -> KernelFeatures:
-    precision = PRECISION.get(data.dtype, "fp32")
-    operator = "_scaled_dot_product_efficient_attention"
-    moved = 3 * data.elements * data.item_bytes, data.elements * data.item_bytes
-    sizes, tags = logs((heads, length, length, size)), (data.dtype, "", "")
-    products = (MatrixProduct(heads, length, size, 2 * length, tiled=False),)
-    work = CallWork(products, precision, *moved, sizes, tags)
-    return KernelFeatures("attention", operator, work)
 
 
 def _product(dtype: str, m: int, n: int, k: int) -> KernelFeatures:
@@ -160,9 +155,6 @@ PARTS: Mapping[str, Callable[[TensorCall], Iterator[KernelFeatures]]] = {
     "_native_multi_head_attention": _heads,
     "_transformer_encoder_layer_fwd": _layer,
 }
-
-
-# Bytes of the channels of a pixel are a multiple of this for kernels on tensor cores.
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +178,6 @@ class _Window:
         return self.groups > 1 and self.terms == 1
 
     def padded(self, channels: int) -> int:
-        """The channels after padding."""
         step = max(1, int(_ALIGNED / self.item_bytes))
         return math.ceil(channels / step) * step
 

@@ -74,10 +74,6 @@ def logs(sizes: Iterable[float]) -> tuple[float, ...]:
     return tuple(math.log2(max(1.0, size)) for size in sizes)
 
 
-# Overloads that tell how many operands a pointwise operator reads are in the bytes.
-_FEWEST_STRIDED = 2
-
-
 def pointwise(call: TensorCall) -> CallWork:
     """A kernel with a thread for each few elements: elements, operands, run of contiguous ones."""
     elements = max((t.elements for t in (*call.outputs, *call.distinct)), default=1)
