@@ -168,7 +168,11 @@ class LocalRanks(Closing):
             wait(asked, return_when=FIRST_EXCEPTION)
             if _errors(asked):
                 _wait_for_a_death(asked)
-                raise self._cause(asked)
+                # The error of the rank that was the cause, preferably of one that died.
+                failed = _errors(asked)
+                rank = min(failed, key=lambda rank: not isinstance(failed[rank], WorkerDied))
+                kind = WorkerDied if isinstance(failed[rank], WorkerDied) else WorkerError
+                raise kind(f"rank {rank} of {self.count}: {failed[rank]}")
             return [future.result() for future in asked]
         except BaseException:
             for worker in self._workers:
@@ -181,16 +185,8 @@ class LocalRanks(Closing):
         for worker in self._workers:
             worker.reset()
 
-    def _cause(self, asked: Sequence[Future[Any]]) -> WorkerError:
-        """The error of the rank that was the cause, preferably of a rank that died."""
-        failed = _errors(asked)
-        rank = min(failed, key=lambda rank: not isinstance(failed[rank], WorkerDied))
-        kind = WorkerDied if isinstance(failed[rank], WorkerDied) else WorkerError
-        return kind(f"rank {rank} of {self.count}: {failed[rank]}")
-
 
 def _errors(asked: Sequence[Future[Any]]) -> dict[int, BaseException]:
-    """The errors so far, by rank."""
     return {
         rank: error
         for rank, future in enumerate(asked)
@@ -252,24 +248,16 @@ def namespaces(ranks: int, rate_bps: int | None) -> Iterator[list[RankLocation]]
     names = [_name(str(rank)) for rank in range(ranks)]
     switch = _name("switch")
     try:
-        _make_switch(switch)
+        _run("ip", "netns", "add", switch)
+        _run("ip", "-n", switch, "link", "add", "switch", "type", "bridge")
+        _run("ip", "-n", switch, "link", "set", "switch", "up")
         for rank, name in enumerate(names):
             port = f"port{rank}"
             _run("ip", "netns", "add", name)
             _run(
-                "ip",
-                "-n",
-                switch,
-                "link",
-                "add",
-                port,
-                "type",
-                "veth",
-                "peer",
-                _INTERFACE,
-                "netns",
-                name,
-            )
+                "ip", "-n", switch, "link", "add", port,
+                "type", "veth", "peer", _INTERFACE, "netns", name,
+            )  # fmt: skip
             _run("ip", "-n", switch, "link", "set", port, "master", "switch", "up")
             _run("ip", "-n", name, "address", "add", f"{_SUBNET}.{rank + 1}/24", "dev", _INTERFACE)
             _run("ip", "-n", name, "link", "set", "lo", "up")
@@ -306,12 +294,6 @@ def remove_stale() -> list[str]:
 def _name(part: str) -> str:
     me = Owner.current()
     return f"{_PREFIX}-{me.pid}-{int(me.started_s)}-{part}"
-
-
-def _make_switch(name: str) -> None:
-    _run("ip", "netns", "add", name)
-    _run("ip", "-n", name, "link", "add", "switch", "type", "bridge")
-    _run("ip", "-n", name, "link", "set", "switch", "up")
 
 
 def _remove(name: str) -> None:

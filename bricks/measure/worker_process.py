@@ -175,7 +175,6 @@ class WorkerProcess:
         self._clean_up()
 
     def _died(self) -> WorkerDied:
-        """The error that says why it ended, in a few words."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=_EXIT_TIMEOUT_S)
         code = self._process.returncode

@@ -18,13 +18,20 @@ from __future__ import annotations
 
 import platform
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bricks import backends
-from bricks.backends.profiler_trace import CallMatch, Unmatched
+from bricks.backends.profiler_trace import (
+    CallMatch,
+    ProfilerTrace,
+    TracedDevice,
+    TracedPhase,
+    TraceFormat,
+    Unmatched,
+)
 from bricks.decompose.identity import mismatch
 from bricks.decompose.plan import Brick, Decomposition
 from bricks.errors import StoreError, UsageError
@@ -43,7 +50,6 @@ from bricks.units.sample import Sample
 
 if TYPE_CHECKING:
     from bricks.backends.offer import Offer
-    from bricks.backends.profiler_trace import ProfilerTrace, TracedDevice, TracedPhase, TraceFormat
     from bricks.graph.model import Model
     from bricks.session.workspace import Workspace
     from bricks.store.results_file import Record
@@ -210,7 +216,8 @@ class TraceImport:
         ran = None if model is None else model(target)
         own = {} if ran is None else ran.bricks
         bricks = {**self._known_bricks(), **own}
-        matches = proven(trace, _matches(trace, self._format, bricks, own), ran)
+        matcher = self._format.matcher(bricks, own)
+        matches = proven(trace, [matcher.match(call) for call in trace.calls], ran)
         samples = _samples(trace, matches)
         if not samples:
             remedy = "name the model that ran with --model"
@@ -219,9 +226,16 @@ class TraceImport:
             raise StoreError(
                 f"{path} has {len(trace.calls)} calls, and none is a known brick: {remedy}"
             )
-        records = [*_bricks(target, {key: bricks[key] for key in (*own, *samples)})]
+        runtime = target.runtime.to_json()
+        records: list[Record] = [
+            ("system", target.system.to_json()),
+            ("target", {"key": target.key, "system": target.system.key, "runtime": runtime}),
+        ]
+        records += [("brick", brick_record(bricks[key])) for key in dict.fromkeys((*own, *samples))]
+        if ran is not None:
+            plan = {"target": target.key, "wall_s": ran.wall_s, "plan": ran.plan.to_json()}
+            records.append(("plan", plan))
         rounds = {key: [*_rounds(of)] for key, of in samples.items()} | _overhead_rounds(trace)
-        records += _plan(target, ran)
         records += [_measurement(target, key, of) for key, of in rounds.items()]
         merged = self._store.contents.merge_records(records, mismatch)
         return _imported(trace, target, merged, matches)
@@ -236,17 +250,9 @@ class TraceImport:
         return self._known.plans.load_bricks(list(keys))
 
 
-def _matches(
-    trace: ProfilerTrace, of: TraceFormat, bricks: Mapping[str, Brick], ran: Collection[str]
-) -> list[CallMatch]:
-    matcher = of.matcher(bricks, ran)
-    return [matcher.match(call) for call in trace.calls]
-
-
 def _samples(
     trace: ProfilerTrace, matches: Sequence[CallMatch]
 ) -> dict[str, dict[int | None, list[Sample]]]:
-    """The samples of each brick by step, in order."""
     samples: dict[str, dict[int | None, list[Sample]]] = defaultdict(lambda: defaultdict(list))
     for call, match in zip(trace.calls, matches, strict=True):
         for key in match.keys:
@@ -261,19 +267,6 @@ def _rounds(by_step: Mapping[int | None, Sequence[Sample]]) -> Iterator[Round]:
         return
     for samples in by_step.values():
         yield from (Round.of([sample]) for sample in samples)
-
-
-def _bricks(target: Target, bricks: Mapping[str, Brick]) -> Iterator[Record]:
-    yield "system", target.system.to_json()
-    runtime = target.runtime.to_json()
-    yield "target", {"key": target.key, "system": target.system.key, "runtime": runtime}
-    for brick in bricks.values():
-        yield "brick", brick_record(brick)
-
-
-def _plan(target: Target, ran: Decomposition | None) -> Iterator[Record]:
-    if ran is not None:
-        yield "plan", {"target": target.key, "wall_s": ran.wall_s, "plan": ran.plan.to_json()}
 
 
 def _measurement(target: Target, key: str, rounds: Sequence[Round]) -> Record:
@@ -314,18 +307,16 @@ def _overhead_rounds(trace: ProfilerTrace) -> dict[str, list[Round]]:
     by_phase: dict[str, list[TracedPhase]] = defaultdict(list)
     for phase in trace.phases:
         by_phase[phase.name].append(phase)
-    rounds = {key: of for name in by_phase for key, of in _pairs(name, by_phase[name])}
+    rounds: dict[str, list[Round]] = {}
+    for name, phases in by_phase.items():
+        steps = [_round(phase.taken_s / phase.calls) for phase in phases]
+        alone = [_round(phase.in_calls_s / phase.calls) for phase in phases]
+        for part, (step, calls) in PHASE_PROBES[name].items():
+            rounds[step] = steps if part == PER_CALL else alone[:1]
+            rounds[calls] = alone if part == PER_CALL else alone[:1]
     if not rounds:
         return {}
     return {**rounds, **{key: [_round(n * _NODE_S)] for n, key in PROBES.items()}}
-
-
-def _pairs(name: str, phases: list[TracedPhase]) -> Iterator[tuple[str, list[Round]]]:
-    steps = [_round(phase.taken_s / phase.calls) for phase in phases]
-    alone = [_round(phase.in_calls_s / phase.calls) for phase in phases]
-    for part, (step, calls) in PHASE_PROBES[name].items():
-        yield step, steps if part == PER_CALL else alone[:1]
-        yield calls, alone if part == PER_CALL else alone[:1]
 
 
 def _round(latency_s: float) -> Round:

@@ -58,7 +58,10 @@ def records(
     yield from _targets(connection, chosen, digits)
     if keys is None:
         yield from _bricks(connection, chosen)
-        yield from _plans(connection, chosen)
+        for row in connection.execute(_plans_query(chosen)):
+            with decoding(f"the plan of {row.digest}"):
+                plan = plan_of(row).to_json()
+            yield "plan", {"target": row.target_key, "wall_s": row.wall_s, "plan": plan}
     yield from _measurements(connection, chosen, keys, digits)
 
 
@@ -108,13 +111,6 @@ def brick_record(brick: Brick) -> dict[str, Any]:
 def _plans_query(chosen: Sequence[str]) -> Select[Any]:
     order = plans.c.target_key, plans.c.granularity, plans.c.digest
     return select(plans).where(plans.c.target_key.in_(chosen)).order_by(*order)
-
-
-def _plans(connection: Connection, chosen: Sequence[str]) -> Iterator[Record]:
-    for row in connection.execute(_plans_query(chosen)):
-        with decoding(f"the plan of {row.digest}"):
-            plan = plan_of(row).to_json()
-        yield "plan", {"target": row.target_key, "wall_s": row.wall_s, "plan": plan}
 
 
 def _measurements(

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from bricks.decompose.plan import Brick, Plan
 from bricks.errors import StoreError, first_line
@@ -70,7 +70,10 @@ class PublishedFile:
         self.index_kept = True
         self._content = content
         self._kept = kept
-        self._index = self._opened()
+        try:
+            self._index = LineIndex.open(kept)
+        except IndexDamaged:
+            self._index = self._made()
 
     @classmethod
     def read(cls, path: Path, sha256: str) -> PublishedFile:
@@ -78,12 +81,6 @@ class PublishedFile:
         return cls(
             path, content_of(path, sha256), derived_files.folder("published") / f"{sha256}.lines"
         )
-
-    def _opened(self) -> LineIndex:
-        try:
-            return LineIndex.open(self._kept)
-        except IndexDamaged:
-            return self._made()
 
     def _made(self) -> LineIndex:
         """The index of the file, made anew and kept."""
@@ -166,7 +163,8 @@ class PublishedFile:
 
     def costs(self, target_key: str) -> dict[str, float]:
         """Wall seconds, by key, of all that is measured on this target."""
-        return {key: wall_s for key, (wall_s, measured, *_) in self._facts(target_key) if measured}
+        section = self._asked(lambda index: index.section(_results(target_key)))
+        return {key: entry[2] for key, entry in section.items() if entry[3]}
 
     def watched(self, target_key: str) -> list[HostConditions]:
         """The conditions that this target's host was watched in; earlier files have none."""
@@ -179,11 +177,6 @@ class PublishedFile:
             return [*map(HostConditions.from_json, every)]
 
         return self._asked(question)
-
-    def _facts(self, target_key: str) -> Iterator[tuple[str, list[Any]]]:
-        """The facts of each result that the index has without its line."""
-        section = self._asked(lambda index: index.section(_results(target_key)))
-        return ((key, entry[2:]) for key, entry in section.items())
 
 
 # Names of sections of the index.

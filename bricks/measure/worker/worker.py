@@ -36,7 +36,6 @@ from bricks.measure.worker.runtime import WorkerRuntime
 from bricks.measure.worker.serving import GenerationRequests, ServingRequests
 from bricks.measure.worker.training import RankRequests, TrainingRequests
 from bricks.measure.worker.walking import (
-    DeviceHeating,
     LoadingRequests,
     WalkRequests,
     WalkState,
@@ -58,9 +57,7 @@ class Worker:
         runtime = WorkerRuntime()
         instruments = WorkerInstruments(runtime)
         self.pieces = LoadedPieces(runtime, instruments)
-        state = WalkState(
-            runtime, instruments, self.pieces, FusedRuns(), WarmUp(), DeviceHeating(), announce
-        )
+        state = WalkState(runtime, instruments, self.pieces, FusedRuns(), WarmUp(), announce)
         subjects = (
             runtime,
             LoadingRequests(state),
