@@ -214,9 +214,8 @@ class FailedKeys:
         self.failures: dict[str, str] = {}
         self.suspects: dict[str, str] = {}
         self._shared = shared
-        self._kills: Counter[str] = (
-            Counter()
-        )  # of the worker by others, while a key was loaded, bound or run
+        # Of the worker by others, while a key was loaded, bound or run.
+        self._kills: Counter[str] = Counter()
 
     def runs(self, key: str) -> bool:
         """Whether a key has no known reason not to run."""

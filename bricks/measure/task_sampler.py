@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from bricks.measure.campaign_result import Progress, Tally, Wait
 from bricks.measure.conditions import WHOLE_LATENCIES, Deadline, SamplingGoal, StopRule
 from bricks.measure.sampler import Sampler, WalkSamples
+from bricks.samples.measurement import Failure, Round
 from bricks.samples.statistics import median, pooled_deviation
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from bricks.measure.loop import ChargedRound, Loop
     from bricks.measure.sampling_task import SamplingTask
     from bricks.measure.supervisor import Supervisor
-    from bricks.samples.measurement import Round
     from bricks.store import Claim
 
 _logger = logging.getLogger(__name__)
@@ -91,7 +91,8 @@ class TaskSampler:
         self.tally.eviction_short |= sampler.eviction_short
         self.tally.separate |= sampler.separate
         failures = sampler.failed_keys.failures
-        self.tally.add_failures({key: failures[key] for key in task.claimed & failures.keys()})
+        failed = sorted(task.claimed & failures.keys())
+        self.tally.failures += [Failure(key, failures[key]) for key in failed]
         for key in sorted(task.claimed & sampler.failed_keys.suspects.keys()):
             self._supervisor.reset()  # a runtime may keep memory that it needs no more
             done |= self.sample(task.isolated(key))

@@ -124,7 +124,12 @@ class _Steps:
                 self._needed.add(i)
         self._copies = _copies(decomposition, self._timed, self._needed)
         keys = {self._plan.occurrences[i].brick for i in self._needed}
-        self._own_ports = {key: own_ports(self._bricks[key]) for key in keys}
+        of_keys = {key: self._bricks[key] for key in keys}
+        # Inputs that decide which branch runs, or how long an operator takes, have own values.
+        self._own_ports = {
+            key: brick.steering_ports | _value_dependent_ports(brick)
+            for key, brick in of_keys.items()
+        }
 
     def __iter__(self) -> Iterator[WalkStep]:
         for i in sorted(self._needed):
@@ -264,14 +269,6 @@ def _overwritten(plan: Plan) -> dict[int, int]:
 
 
 _ALL_BYTES, _CAST = 256, "Cast"
-
-
-def own_ports(brick: Brick) -> frozenset[int]:
-    """Positions of inputs whose values must be the brick's own, not outputs of other bricks.
-
-    Values that decide which branch runs, or how long an operator takes, must be its own.
-    """
-    return brick.steering_ports | _value_dependent_ports(brick)
 
 
 def _value_dependent_ports(brick: Brick) -> set[int]:

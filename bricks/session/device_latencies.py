@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from bricks.system.accelerator import Accelerator
     from bricks.system.target import Target
 
-# Half the width, relative to all kernels, of the error of another card. Of another
-# architecture it is assumed: published throughputs lie within it, but are of one program
-# (research/gpu.md).
+# Half the width, relative to all kernels, of the error of another card. Of another architecture it
+# is assumed: published throughputs lie within it, but are of one program (research/gpu.md).
 _SAME_ARCHITECTURE, _OTHER_ARCHITECTURE = 0.1, 0.4
 
 # The prefix of the keys of bricks; others are those of models and probes.

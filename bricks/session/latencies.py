@@ -13,7 +13,7 @@ are measured.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -147,7 +147,7 @@ class Latencies:
             return BrickPredictions()
         model, borrowed = self.model(), self.borrowed()
         if borrowed is not None:
-            model = model.borrowing(borrowed)
+            model = replace(model, predictor=borrowed)
         elif model.predictor is None:
             return BrickPredictions()
         predicted = self._predict(model, predictable)
@@ -165,7 +165,8 @@ class Latencies:
             every = {**features, **others}
             new = {key: t for key, t in every.items() if (key, t) not in self._predicted}
 
-            with one_thread():
+            # The library of linear algebra under NumPy uses one thread.
+            with _controller().limit(limits=1, user_api="blas"):
                 predicted = model.predictor.predict(new)
             for key, prediction in predicted.items():
                 self._predicted[key, every[key]] = prediction
@@ -213,12 +214,6 @@ class Latencies:
         if not isinstance(model.predictor, Predictor) or self.others:
             return None
         return Learned(model.predictor, model.slowness, self.target.latencies().seconds)
-
-
-def one_thread() -> AbstractContextManager[Any]:
-    """A context in which the library of linear algebra under NumPy uses one thread."""
-    limits: AbstractContextManager[Any] = _controller().limit(limits=1, user_api="blas")
-    return limits
 
 
 @cache

@@ -72,10 +72,6 @@ class LatencyModel:
         latency_s = {key: known.mean_s(known.measured[key]) for key in features}
         return cls(learn(features, latency_s, known.families), known)
 
-    def borrowing(self, predictor: ZeroShotTransfer) -> LatencyModel:
-        """This model with the predictor that other targets give, where it has none."""
-        return replace(self, predictor=predictor)
-
     @property
     def missing_count(self) -> int:
         """The number of further bricks to measure before any can be predicted."""

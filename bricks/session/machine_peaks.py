@@ -229,16 +229,12 @@ def peak_bricks() -> tuple[Brick, ...]:
 
 def at_best(granularity: str) -> list[Decomposition]:
     """All bricks of peaks as they run fastest: no other brick uses the caches in between."""
-    separate = [
-        isolated_decomposition(brick, granularity, surrounding_bytes=0) for brick in compute_peaks()
+    computing = [(brick, False) for brick in compute_peaks()]
+    streaming = [(stream.brick, stream.in_place) for stream in memory_peaks()]
+    return [
+        isolated_decomposition(brick, granularity, in_place=in_place, surrounding_bytes=0)
+        for brick, in_place in computing + streaming
     ]
-    for stream in memory_peaks():
-        separate.append(
-            isolated_decomposition(
-                stream.brick, granularity, in_place=stream.in_place, surrounding_bytes=0
-            )
-        )
-    return separate
 
 
 def _stream(operator: str, inputs: Sequence[str], count: int) -> Brick:

@@ -164,8 +164,8 @@ def _variant(
         # Bricks become records and pieces; some cannot travel.
         failed: dict[str, str] = {}
         for key, brick in cut.bricks.items():
-            model = b64encode(brick.model).decode()
-            files.records[key] = {"key": key, "model": model, **brick.to_json()}
+            encoded = b64encode(brick.model).decode()
+            files.records[key] = {"key": key, "model": encoded, **brick.to_json()}
             if key not in files.pieces:
                 try:
                     files.pieces[key] = offer.piece(parse_model(brick.model))

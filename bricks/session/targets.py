@@ -94,8 +94,7 @@ def target_called(workspace: Workspace, name: str) -> Target:
     """The target with the runtime of ``workspace`` on the system with this name or key.
 
     Its version and allocator there may be others; the number of threads too, unless the options
-    give it.
-    Raises :class:`UsageError` if there is none, or more than one.
+    give it. Raises :class:`UsageError` if there is none, or more than one.
     """
     known = workspace.known.systems.targets()
     systems = systems_called((t.system for t in known), name)

@@ -82,15 +82,14 @@ class EvaluationRequests:
                 return evaluate_program(
                     programs, proto, repeats=request.repeats, gradients=request.gradients
                 )
-            # It computes the same as an ONNX model.
-            return evaluate_counterpart(
-                programs,
-                proto,
-                ReferenceValues.load(Path(request.file)),
-                request.names,
-                repeats=request.repeats,
-                outputs=_outputs(request),
-            )
+            # It computes the same as an ONNX model, whose outputs have these names in its order.
+            reference, runs = ReferenceValues.load(Path(request.file)), Runs()
+            step = programs.in_double(proto)
+            for _ in range(request.repeats):
+                runs.add(dict(zip(request.names, step.run().values(), strict=True)))
+            if (outputs := _outputs(request)) is not None:
+                runs.save(outputs)
+            return _evaluation(runs, reference.values)
         if request.file is None:
             raise WorkerError("an ONNX model is evaluated with the data of its reference")
         return evaluate_model(
@@ -215,28 +214,6 @@ def evaluate_model(
         return replace(evaluation, divergence_reason=reason)
     divergence = divergence_of(proto.graph.node, reference.values, actual, tolerance)
     return replace(evaluation, divergence=divergence)
-
-
-def evaluate_counterpart(
-    backend: DoublePrecision,
-    proto: onnx.ModelProto,
-    reference: ReferenceValues,
-    names: Sequence[str],
-    *,
-    repeats: int,
-    outputs: Path | None = None,
-) -> Evaluation:
-    """As :func:`evaluate_model`, for a recorded program that computes the same as an ONNX model.
-
-    ``names`` are the names of the model's outputs, in the order of the program's outputs.
-    """
-    step = backend.in_double(proto)
-    runs = Runs()
-    for _ in range(repeats):
-        runs.add(dict(zip(names, step.run().values(), strict=True)))
-    if outputs is not None:
-        runs.save(outputs)
-    return _evaluation(runs, reference.values)
 
 
 def evaluate_program(

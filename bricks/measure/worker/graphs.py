@@ -212,8 +212,7 @@ def contents_of(
     """Observe the values that nodes of the ``executed`` graph read in one run of ``model``.
 
     The model has the weights that it is loaded with under ``key``, and ``turns`` are those of its
-    inputs. Values that only the executed
-    graph has are observed in a run of that graph.
+    inputs. Values that only the executed graph has are observed in a run of that graph.
     """
     graph = graph_of(executed.proto, executed.types)
     unusual = _unusual_weights(observer, model, graph, key)
