@@ -29,6 +29,20 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S = 120.0
 
+# The precision of a collective: rounds of short ones vary by several percent. While ranks compute,
+# they vary more, since threads wait for the core in time slices of milliseconds.
+RULE = StopRule(precision=0.03, min_rounds=8, max_rounds=24, passes=2)
+COMPUTING_RULE = StopRule(precision=0.06, min_rounds=8, max_rounds=16, passes=2)
+
+# Seconds of all samples of a round, about, and the most samples of a round.
+_ROUND_S, _MAX_PASSES = 0.05, 16
+
+# A collective that takes longer gets fewer rounds: its noise is averaged within it.
+_WHOLE_SHARE_S = 0.25
+
+# A size is left out if times of smaller sizes show that it would take longer, in seconds.
+MAX_COLLECTIVE_S = 10.0
+
 
 @dataclass(frozen=True, slots=True)
 class CollectivesMeasured:
@@ -131,21 +145,6 @@ def known_collectives(store: Store, target_key: str) -> dict[str, Measurement]:
     keys = [key for key in store.measurements.costs(target_key) if Collective.of(key) is not None]
     results = store.measurements.results(target_key, keys)
     return {key: m for key, m in results.items() if not isinstance(m, Failure)}
-
-
-# The precision of a collective: rounds of short ones vary by several percent. While ranks compute,
-# they vary more, since threads wait for the core in time slices of milliseconds.
-RULE = StopRule(precision=0.03, min_rounds=8, max_rounds=24, passes=2)
-COMPUTING_RULE = StopRule(precision=0.06, min_rounds=8, max_rounds=16, passes=2)
-
-# Seconds of all samples of a round, about, and the most samples of a round.
-_ROUND_S, _MAX_PASSES = 0.05, 16
-
-# A collective that takes longer gets fewer rounds: its noise is averaged within it.
-_WHOLE_SHARE_S = 0.25
-
-# A size is left out if times of smaller sizes show that it would take longer, in seconds.
-MAX_COLLECTIVE_S = 10.0
 
 
 class SampledCollective:

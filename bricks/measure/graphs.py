@@ -58,6 +58,9 @@ _TIMES: Mapping[type[Request[Any]], int] = {
 # Characters of a runtime's error text that are kept if a remedy follows.
 _MAX_REASON = 300
 
+# Phrases about memory in error texts of worker and supervisor.
+_MEMORY_PHRASES = ("out of memory", "lack of memory", "allocate memory", "bad_alloc")
+
 
 class Graphs:
     """Asks a worker; ``timeout_s`` is the most that one question may take, in seconds."""
@@ -176,10 +179,6 @@ def _refuse_untyped(model: Model, graph: Graph) -> None:
                     f"{model.name}: the runtime tells no type of {name!r}, which {label(node)}"
                     " makes: choose another runtime, or let its backend infer it"
                 )
-
-
-# Phrases about memory in error texts of worker and supervisor.
-_MEMORY_PHRASES = ("out of memory", "lack of memory", "allocate memory", "bad_alloc")
 
 
 def is_out_of_memory(reason: str) -> bool:

@@ -27,6 +27,11 @@ _RENEW_S = 60.0
 # How often the claims of other processes are polled.
 _POLL_S = 0.2
 
+# Seconds for which a round is buffered at most, as long as more rounds come.
+_MAX_AGE_S = 0.25
+# Rounds that are stored at once, at most: all are lost if the disk is full.
+_MAX_AT_ONCE = 10
+
 
 class Loop:
     """One run of measuring on one target; see :meth:`sample`.
@@ -250,12 +255,6 @@ def in_turn(
         left = [pieces for pieces in reversed(left) if pieces.active]
         sampling.show(min((pieces.share for pieces in left), default=1.0))
         after_turn()
-
-
-# Seconds for which a round is buffered at most, as long as more rounds come.
-_MAX_AGE_S = 0.25
-# Rounds that are stored at once, at most: all are lost if the disk is full.
-_MAX_AT_ONCE = 10
 
 
 class RoundBuffer:

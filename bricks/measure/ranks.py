@@ -44,6 +44,22 @@ JOIN_TIMEOUT_S = 60.0
 # busy host takes seconds to notice that a process has ended.
 _GRACE_S = 10.0
 
+# Where ``ip netns`` keeps names.
+FOLDER = Path("/run/netns")
+
+_PREFIX = "bricks"
+_NAME = re.compile(rf"{_PREFIX}-([0-9]+)-([0-9]+)-[a-z0-9]+")
+
+_INTERFACE, _SUBNET, _MAX_RANKS = "eth0", "10.213.0", 200
+
+# The bucket has the bytes of this time at the rate, and no fewer than the kernel passes on in one
+# piece: with smaller buckets it splits such pieces, and does not reach the rate.
+_BURST_S, _MIN_BURST_BYTES = 2e-4, 72 << 10
+# The longest queue, as in switches.
+QUEUE = "100ms"
+
+_TIMEOUT_S = 30.0
+
 
 @dataclass(frozen=True, slots=True)
 class RankLocation:
@@ -203,23 +219,6 @@ def _wait_for_a_death(asked: Sequence[Future[Any]]) -> None:
             return
         wait(working, left_s, return_when=FIRST_COMPLETED)
         working = [future for future in working if not future.done()]
-
-
-# Where ``ip netns`` keeps names.
-FOLDER = Path("/run/netns")
-
-_PREFIX = "bricks"
-_NAME = re.compile(rf"{_PREFIX}-([0-9]+)-([0-9]+)-[a-z0-9]+")
-
-_INTERFACE, _SUBNET, _MAX_RANKS = "eth0", "10.213.0", 200
-
-# The bucket has the bytes of this time at the rate, and no fewer than the kernel passes on in one
-# piece: with smaller buckets it splits such pieces, and does not reach the rate.
-_BURST_S, _MIN_BURST_BYTES = 2e-4, 72 << 10
-# The longest queue, as in switches.
-QUEUE = "100ms"
-
-_TIMEOUT_S = 30.0
 
 
 def refuse_without_namespaces() -> None:

@@ -55,6 +55,8 @@ _MAX_PREFIX_BYTES = 1 << 24
 # Parts of the region that are nearer to each other are filled together.
 _PAGE_BYTES = 1 << 12
 
+_ALL_BYTES, _CAST = 256, "Cast"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WalkOptions:
@@ -266,9 +268,6 @@ def _overwritten(plan: Plan) -> dict[int, int]:
         for i, o in enumerate(plan.occurrences)
         if o.in_place is not None
     }
-
-
-_ALL_BYTES, _CAST = 256, "Cast"
 
 
 def _value_dependent_ports(brick: Brick) -> set[int]:

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from bricks.predict.predictor import Predictor
     from bricks.predict.transfer import SourceTarget, Transfer, ZeroShotTransfer
 
+# The number of other targets to use (those with most measurements), and the number of bricks from
+# which each learns its unmeasured ones. Keys are digests: the first keys are a random sample.
+_MAX_OTHERS, _ENOUGH = 4, 800
+
 
 @dataclass(frozen=True, slots=True)
 class LatencyModel:
@@ -105,11 +109,6 @@ def learned_before(target: MeasuredTarget) -> Learned | None:
         new = target.source.plans.usage(target.key, target.granularity, unlearned=True)
         target.note_contexts([usage for _, usage in new])
     return learned
-
-
-# The number of other targets to use (those with most measurements), and the number of bricks from
-# which each learns its unmeasured ones. Keys are digests: the first keys are a random sample.
-_MAX_OTHERS, _ENOUGH = 4, 800
 
 
 def source_target(target: MeasuredTarget) -> SourceTarget | None:

@@ -28,6 +28,12 @@ if TYPE_CHECKING:
     from bricks.session.workspace import Workspace
     from bricks.system import Target
 
+# Further rounds of known bricks: all those of a model are as precise as so many of the model.
+_RENEWED = StopRule(min_rounds=5, max_rounds=5, passes=1, retries=0)
+
+# A model is measured in at most so many parts, each of at least so many bricks.
+_MAX_PARTS, _MIN_BRICKS = 6, 12
+
 
 @dataclass(frozen=True, slots=True)
 class Measured(Sampling):
@@ -63,10 +69,6 @@ class Probed:
     deviation: float | None
     failures: tuple[Failure, ...]
     wall_s: float
-
-
-# Further rounds of known bricks: all those of a model are as precise as so many of the model.
-_RENEWED = StopRule(min_rounds=5, max_rounds=5, passes=1, retries=0)
 
 
 def measure(
@@ -182,10 +184,6 @@ def isolated_job(workspace: Workspace, brick: Brick | Decomposition) -> ModelJob
     (key,) = decomposition.bricks
     nothing = Model(key, Path(), b"", (), decomposition.plan.digest)
     return ModelJob(nothing, decomposition, whole=False)
-
-
-# A model is measured in at most so many parts, each of at least so many bricks.
-_MAX_PARTS, _MIN_BRICKS = 6, 12
 
 
 def measure_in_turn(pair: tuple[Workspace, Workspace], models: Sequence[Model]) -> None:

@@ -39,6 +39,8 @@ CHECKED_SIZES = SIZES[:-1]
 
 MIN_RANKS, MAX_RANKS = 2, 64
 
+_TIMEOUT_S = 60.0
+
 
 @dataclass(frozen=True, slots=True)
 class NetworkRequest:
@@ -249,9 +251,6 @@ def slowdowns(network: MeasuredNetwork) -> list[dict[str, Any]]:
         ratio = network.slowdown(count).interval
         rows.append({"ranks": count, "ratio": ratio.value, "low": ratio.low, "high": ratio.high})
     return rows
-
-
-_TIMEOUT_S = 60.0
 
 
 @contextmanager

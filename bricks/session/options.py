@@ -41,6 +41,9 @@ DISPLACED_BYTES = 0, 1 << 28
 # Bytes of weights that may be loaded together even if memory is scarce.
 _MIN_WEIGHT_BYTES = 512 << 20
 
+# The share of the available memory that a worker may take, unless the options say otherwise.
+_MEMORY_SHARE = 0.9
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -189,10 +192,6 @@ def _max_eviction_bytes(target: Target, max_bytes: int) -> int:
     sizes: Mapping[str, int | None] = target.system.identity["cache_bytes"]
     known = [size for size in sizes.values() if size is not None]
     return min(max_bytes, 2 * sum(known)) if known else max_bytes
-
-
-# The share of the available memory that a worker may take, unless the options say otherwise.
-_MEMORY_SHARE = 0.9
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from bricks.session.workspace import Workspace
     from bricks.system import Target
 
+# Seconds for which reference kernels are timed.
+WATCHED_S = 1.0
+
 
 def predict(
     workspace: Workspace,
@@ -117,10 +120,6 @@ def recomposed(
     whole = results.get(plan.digest)
     conditions = conditions_of(whole) if isinstance(whole, Measurement) else None
     return recompose(estimator.basis(plan, results, target, conditions=conditions))
-
-
-# Seconds for which reference kernels are timed.
-WATCHED_S = 1.0
 
 
 def present_conditions(workspace: Workspace, models: Sequence[Model] = ()) -> UsualConditions:

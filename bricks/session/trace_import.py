@@ -58,6 +58,9 @@ if TYPE_CHECKING:
 PROFILED = "profiled"
 _CPU, _GPU, _UNKNOWN = "CPU", "CUDA", "unknown"
 
+# Chains of nodes that take nothing but their own time.
+_NODE_S = 1e-9
+
 
 @dataclass(frozen=True, slots=True)
 class TracedHost:
@@ -293,10 +296,6 @@ def _imported(
         unfinished=trace.unfinished,
         loose_kernels=trace.loose_kernels,
     )
-
-
-# Chains of nodes that take nothing but their own time.
-_NODE_S = 1e-9
 
 
 def _overhead_rounds(trace: ProfilerTrace) -> dict[str, list[Round]]:

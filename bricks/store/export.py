@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from bricks.store.results_file import Record
     from bricks.system.target import Target
 
+_COUNTED = (systems, networks, targets, plans, bricks)
+
 
 def records(
     connection: Connection,
@@ -147,9 +149,6 @@ def _measurements(
                     rounds = [round_.rounded(digits) for round_ in rounds]
                 record["rounds"] = list(map(round_record, rounds))
             yield "measurement", record
-
-
-_COUNTED = (systems, networks, targets, plans, bricks)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,12 @@ _MEASUREMENT = re.compile(
     rb'"wall_s":([^,]+),"(rounds|reason)"'
 )
 
+# Names of sections of the index.
+_BRICKS, _TARGETS = "bricks", "targets"
+
+# Other lines: the index has the facts of the first.
+_OTHERS = (b"system", b"end")
+
 
 def content_of(path: Path, sha256: str) -> bytes:
     """The bytes of a file; StoreError unless it has the digest ``sha256``."""
@@ -179,10 +185,6 @@ class PublishedFile:
         return self._asked(question)
 
 
-# Names of sections of the index.
-_BRICKS, _TARGETS = "bricks", "targets"
-
-
 def _plans(target_key: str, granularity: str) -> str:
     return f"plans {target_key} {granularity}"
 
@@ -206,10 +208,6 @@ def _add(writer: IndexWriter, line: bytes) -> None:
         writer.add(_plans(target.decode(), cut.decode()), digest.decode(), line, float(wall_s))
     elif (match := _KIND.match(line)) is None or match[1] not in _OTHERS:
         raise ValueError(f"it holds a line that is no record: {line[:40]!r}")
-
-
-# Other lines: the index has the facts of the first.
-_OTHERS = (b"system", b"end")
 
 
 def _result(line: bytes) -> Measurement | Failure:

@@ -26,6 +26,9 @@ TimedPlan = tuple[Plan, float]
 # The name of a model, and its bricks as ``Plan.usage``.
 ModelUsage = tuple[str, dict[str, Usage]]
 
+# What is learned from a source hardly changes with so many times fewer measurements of another.
+_MANY_TIMES = 100
+
 
 def in_order(keys: Iterable[str], known: Mapping[str, Value]) -> dict[str, Value]:
     """The entries of ``known`` under ``keys``, in the order of ``keys``."""
@@ -110,10 +113,6 @@ class Reading(Protocol):
 
     def refuse_damage(self) -> None:
         """Raise StoreError where what is kept is damaged."""
-
-
-# What is learned from a source hardly changes with so many times fewer measurements of another.
-_MANY_TIMES = 100
 
 
 class Union:

@@ -21,6 +21,9 @@ from pathlib import Path, PurePosixPath
 # Version 1 writes "no limit" as the largest multiple of a page that fits 63 bits.
 _UNLIMITED = 1 << 60
 
+# The kernel's default period, for systems whose period was not recorded.
+PERIOD_S = 0.1
+
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimit:
@@ -151,10 +154,6 @@ def _memory(folder: Path, limit: str, usage: str, reclaimable: str) -> MemoryLim
         if name == reclaimable and value.isdigit():
             used -= int(value)  # the page cache counts as usage, but can be reclaimed
     return MemoryLimit(limit_bytes, max(used, 0))
-
-
-# The kernel's default period, for systems whose period was not recorded.
-PERIOD_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,16 @@ from bricks.measure.worker.runtime import WorkerRuntime, memory_limited_for, rel
 from bricks.operators.dependence import data_decides, dependent_inputs
 from bricks.operators.integer_ranges import integer_ranges, rotated_inputs
 
+# Inputs with which the scales of activations are calibrated.
+_SAMPLES = 2
+
+# Most bytes of weights: the tool holds them several times, in messages of protobuf.
+_MOST_BYTES = 1 << 30
+
+# So many rows show the distribution in the columns of a table.
+_LEAST_ROWS = 64
+_EIGHT_BITS = 8
+
 
 class GraphRequests:
     """Reads graphs with the backend of ``runtime``."""
@@ -151,13 +161,6 @@ def source_of(
         return source_graph(model, types), observed
 
 
-# Inputs with which the scales of activations are calibrated.
-_SAMPLES = 2
-
-# Most bytes of weights: the tool holds them several times, in messages of protobuf.
-_MOST_BYTES = 1 << 30
-
-
 class QuantisingRequests:
     """Quantises models in the process of ``runtime``, with data of its seed."""
 
@@ -186,11 +189,6 @@ class QuantisingRequests:
             source = Path(folder) / "model.onnx"
             onnx.save(with_values(proto, weights), source)
             tool.quantise(source, target, QuantisationMethod(request.method), samples)
-
-
-# So many rows show the distribution in the columns of a table.
-_LEAST_ROWS = 64
-_EIGHT_BITS = 8
 
 
 @dataclass(frozen=True, slots=True)

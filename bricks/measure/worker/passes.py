@@ -27,6 +27,9 @@ StepRun = Callable[[], Sample]
 # Runs all steps once, in order, and returns a sample of each.
 Pass = Callable[[], list[Sample]]
 
+# Steps between two waits for the device, whose queue of launches would fill up otherwise.
+_PACE = 48
+
 
 def between_stops(run: StepRun) -> StepRun:
     """``run`` without the time for which a quota below one processor stopped its thread.
@@ -110,10 +113,6 @@ def ending(one_pass: Pass, end: Callable[[], None]) -> Pass:
         return samples
 
     return ended
-
-
-# Steps between two waits for the device, whose queue of launches would fill up otherwise.
-_PACE = 48
 
 
 @dataclass(frozen=True, slots=True)
