@@ -335,7 +335,12 @@ def loopback_network(
     version = collectives_settings(request.backend, request.python)[1]
     system = store.systems.named(fingerprint())
     facts = [interface_facts(location.interface) for location in loopback(request.ranks)]
-    network = _called_as_known(store, _on_this_host(request.name, facts, system), request.ranks)
+    network = _on_this_host(request.name, facts, system)
+    names = {known.key: known.name for known, _ in store.systems.network_targets()}
+    # Under the name that it is known by, or one that no other network has.
+    numbered = (f"{network.name}-{number}" for number in itertools.count(request.ranks))
+    free = (n for n in itertools.chain((network.name,), numbered) if n not in names.values())
+    network = replace(network, name=names.get(network.key) or next(free))
     target = collectives_target(network, system, request.backend, version)
     aspects = (Aspect.ALONE, *BESIDE)
     keys = [replace(of, aspect=aspect).key for of in request.collectives for aspect in aspects]
@@ -344,14 +349,3 @@ def loopback_network(
         named = replace(request, name=network.name, computing=True)
         measure_locally(store, named, progress=progress)
     return network_called(store, network.name)
-
-
-def _called_as_known(store: Store, network: NetworkFingerprint, ranks: int) -> NetworkFingerprint:
-    """``network`` under the name that it is known by, or one that no other network has."""
-    names = {known.key: known.name for known, _ in store.systems.network_targets()}
-    if network.key in names:
-        return replace(network, name=names[network.key])
-    others = set(names.values())
-    numbered = (f"{network.name}-{number}" for number in itertools.count(ranks))
-    names_in_order = itertools.chain((network.name,), numbered)
-    return replace(network, name=next(name for name in names_in_order if name not in others))

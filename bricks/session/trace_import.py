@@ -79,16 +79,23 @@ def trace_target(
     A trace of this host or of a GPU needs no name. ``known`` has facts of GPUs.
     """
     if trace.device is not None:
-        system, threads = _gpu(trace.device, host, known, path), host.threads or 1
-    elif host.name is None and trace.host_name not in (None, platform.node()):
+        card, threads = _accelerator(trace.device, known, path), host.threads or 1
+        words = "-".join(trace.device.name.lower().split())
+        facts = {**_unknown_host(host), ACCELERATOR: card.to_json()}
+        system = System(host.name or f"{words}-{PROFILED}", facts, {})
+    elif host.name is not None:
+        system, threads = System(host.name, _unknown_host(host), {}), host.threads
+    elif trace.host_name not in (None, platform.node()):
         raise UsageError(f"{path} is of another host: name it with --host")
     else:
-        system, threads = _processor(host), host.threads or physical_cores()
+        here, threads = fingerprint(), host.threads
+        facts = {**here.identity, PROFILED: True}
+        system = System(f"{here.name}-{PROFILED}", facts, here.recorded)
     runtime = Runtime(
         backend=offer.name,
         version=host.version or _version(trace, offer),
         provider=_CPU if trace.device is None else _GPU,
-        threads=threads,
+        threads=threads or physical_cores(),
         brick_optimization="none",
     )
     return Target(system, runtime)
@@ -99,20 +106,6 @@ def _version(trace: ProfilerTrace, offer: Offer) -> str:
     if trace.device is not None or offer.environment is None or offer.package is None:
         return _UNKNOWN
     return offer.environment.pinned(offer.package)
-
-
-def _processor(host: TracedHost) -> System:
-    if host.name is not None:
-        return System(host.name, _unknown_host(host), {})
-    here = fingerprint()
-    return System(f"{here.name}-{PROFILED}", {**here.identity, PROFILED: True}, here.recorded)
-
-
-def _gpu(device: TracedDevice, host: TracedHost, known: Reading, path: object) -> System:
-    card = _accelerator(device, known, path)
-    words = "-".join(device.name.lower().split())
-    name = host.name or f"{words}-{PROFILED}"
-    return System(name, {**_unknown_host(host), ACCELERATOR: card.to_json()}, {})
 
 
 def _accelerator(device: TracedDevice, known: Reading, path: object) -> Accelerator:

@@ -50,13 +50,21 @@ class LoadServer:
         Each of ``instances`` maps the size of a batch to a function that runs it. A batch runs when
         it has ``max_batch`` samples, or its first sample has waited for ``wait_s`` seconds.
         """
+        connection: socket.socket | None = None
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
             listening.bind(path)
             try:
                 listening.listen(1)
-                connection = self._accepted(listening)
+                listening.settimeout(_AWAITED_S)
+                until_s = time.monotonic() + _CONNECT_S
+                while connection is None and time.monotonic() < until_s:
+                    self._announce(0)  # the server lives
+                    with suppress(TimeoutError):
+                        connection = listening.accept()[0]
             finally:
                 Path(path).unlink(missing_ok=True)
+        if connection is None:
+            raise WorkerError("no load generator has connected")
         with connection:
             connection.settimeout(None)
             server = _Connection(connection, instances, max_batch, wait_s)
@@ -81,16 +89,6 @@ class LoadServer:
 
         batches = self.serve(path, [{1: run}], 1, 0.0)
         return passes, [batch.idle_s for batch in batches]
-
-    def _accepted(self, listening: socket.socket) -> socket.socket:
-        """Wait for the load generator's connection, and announce that the server lives."""
-        listening.settimeout(_AWAITED_S)
-        until_s = time.monotonic() + _CONNECT_S
-        while time.monotonic() < until_s:
-            self._announce(0)
-            with suppress(TimeoutError):
-                return listening.accept()[0]
-        raise WorkerError("no load generator has connected")
 
 
 class _Connection:
