@@ -229,7 +229,7 @@ def _group(
         options = WalkOptions(avoid=failed, max_eviction_bytes=_MAX_EVICTION_BYTES)
         walk = walk_of(cut, keys, options)
         events = walk.allocation_events(walk.steps) or [[] for _ in walk.steps]
-        steps = [
+        steps: list[dict[str, Any]] = [
             {
                 "key": step.key, "load": step.load, "inputs": step.inputs, "outputs": step.outputs,
                 "timed": step.timed, "weight": step.weight, "repeated": step.repeated,

@@ -104,7 +104,7 @@ class Systems:
         # Targets first: a network is kept before its targets, also by another process meanwhile.
         targets = [t for t in self._targets() if t.runtime.network is not None]
         decoded = self._decoded("SELECT * FROM networks", "network", network_of)
-        known = {network.key: network for network in decoded}
+        known: dict[str | None, NetworkFingerprint] = {of.key: of for of in decoded}
         for target in targets:
             if target.runtime.network not in known:
                 raise CacheDamaged(
