@@ -163,11 +163,8 @@ class _UnionPlans:
         self, digest: str, granularity: str, target_key: str, *, name: str | None
     ) -> TimedPlan | None:
         """The plan of the first source that has one."""
-        for source in self._sources:
-            plan = source.load(digest, granularity, target_key, name=name)
-            if plan is not None:
-                return plan
-        return None
+        plans = (s.load(digest, granularity, target_key, name=name) for s in self._sources)
+        return next(filter(None, plans), None)
 
     def all(self, target_key: str, granularity: str) -> list[TimedPlan]:
         by_digest: dict[str, TimedPlan] = {}

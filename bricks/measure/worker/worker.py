@@ -35,12 +35,7 @@ from bricks.measure.worker.passes import FusedRuns
 from bricks.measure.worker.runtime import WorkerRuntime
 from bricks.measure.worker.serving import GenerationRequests, ServingRequests
 from bricks.measure.worker.training import RankRequests, TrainingRequests
-from bricks.measure.worker.walking import (
-    LoadingRequests,
-    WalkRequests,
-    WalkState,
-    WarmUp,
-)
+from bricks.measure.worker.walking import LoadingRequests, WalkRequests, WalkState, WarmUp
 from bricks.measure.worker.whole_models import WholeModelRequests
 
 
