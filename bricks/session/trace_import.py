@@ -78,17 +78,18 @@ def trace_target(
 
     A trace of this host or of a GPU needs no name. ``known`` has facts of GPUs.
     """
+    threads = host.threads
     if trace.device is not None:
-        card, threads = _accelerator(trace.device, known, path), host.threads or 1
+        card, threads = _accelerator(trace.device, known, path), threads or 1
         words = "-".join(trace.device.name.lower().split())
         facts = {**_unknown_host(host), ACCELERATOR: card.to_json()}
         system = System(host.name or f"{words}-{PROFILED}", facts, {})
     elif host.name is not None:
-        system, threads = System(host.name, _unknown_host(host), {}), host.threads
+        system = System(host.name, _unknown_host(host), {})
     elif trace.host_name not in (None, platform.node()):
         raise UsageError(f"{path} is of another host: name it with --host")
     else:
-        here, threads = fingerprint(), host.threads
+        here = fingerprint()
         facts = {**here.identity, PROFILED: True}
         system = System(f"{here.name}-{PROFILED}", facts, here.recorded)
     runtime = Runtime(
