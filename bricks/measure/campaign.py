@@ -16,8 +16,8 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from bricks.errors import WorkerError
-from bricks.measure.campaign_result import CampaignResult, Tally
-from bricks.measure.conditions import Deadline, NoShares, SamplingGoal
+from bricks.measure.campaign_result import CampaignResult, Progress, Tally
+from bricks.measure.conditions import Conditions, Deadline, NoShares, SamplingGoal
 from bricks.measure.jobs import (
     Batch,
     Importance,
@@ -44,8 +44,6 @@ from bricks.samples.measurement import UNSURE_SHARE, Failure, Measurement, round
 from bricks.system import ForeignLoad
 
 if TYPE_CHECKING:
-    from bricks.measure.campaign_result import Progress
-    from bricks.measure.conditions import Conditions
     from bricks.measure.further_copies import FurtherCopies
     from bricks.measure.supervisor import Supervisor
     from bricks.store import Claim, Store
@@ -83,11 +81,20 @@ class Campaign:
         keys = [*probes_for(jobs, self._conditions), *(key for job in jobs for key in job.keys)]
         missing = self._loop.missing(keys)
         _logger.info("measurements wanted: %d, lacking: %d", len(set(keys)), len(missing))
-        again = self._known(keys) if self._conditions.again else set[str]()
+        again = set[str]()
+        if self._conditions.again:
+            again |= _measured(self._store.measurements.results(self._target, keys)).keys()
         foreign_cores = None
         if jobs and (missing or again):
             self._store.refuse_damage()  # results that cannot be read would be measured twice
-            foreign_cores = self._run_exclusively(jobs, missing | again)
+            exclusive = self._conditions.exclusive
+            lock = timing_lock(lambda message: self._progress(message, 0.0))
+            with lock if exclusive else nullcontext():
+                load = ForeignLoad(
+                    lambda: self._supervisor.processor_s() + self._copies.processor_s()
+                )
+                self._run(jobs, missing | again)
+                foreign_cores = load.cores() if exclusive else None
         return self._tally.result(self._loop.unfinished, foreign_cores)
 
     def watch(self, job: ModelJob, seconds: float) -> None:
@@ -108,22 +115,6 @@ class Campaign:
             _logger.info("the host could not be watched: %s", error)
             return
         self._store.measurements.watch(self._target, every)
-
-    def _known(self, keys: Sequence[str]) -> set[str]:
-        results = self._store.measurements.results(self._target, keys)
-        return {key for key, result in results.items() if isinstance(result, Measurement)}
-
-    def _run_exclusively(self, jobs: Sequence[ModelJob], missing: Collection[str]) -> float | None:
-        """Measure while no other process times; cores that other processes kept busy, if known."""
-        exclusive = self._conditions.exclusive
-        lock = timing_lock(lambda message: self._progress(message, 0.0))
-        with lock if exclusive else nullcontext():
-            load = ForeignLoad(self._processor_s)
-            self._run(jobs, missing)
-            return load.cores() if exclusive else None
-
-    def _processor_s(self) -> float:
-        return self._supervisor.processor_s() + self._copies.processor_s()
 
     def _run(self, jobs: Sequence[ModelJob], missing: Collection[str]) -> None:
         parts = CampaignParts(
@@ -151,20 +142,16 @@ class Campaign:
         # Further copies run one model at a time: its bricks are measured while they do.
         most_bricks = 1 if self._copies else self._conditions.max_bricks
         all_batches = list(batches(jobs, missing, most_bricks, self._conditions.max_weight_bytes))
+        # Each is as long in the progress of all as it has missing keys.
+        ends = list(accumulate(sum(key in missing for key in batch.keys) for batch in all_batches))
         campaigns = [
-            BatchCampaign(parts, batch, span)
-            for batch, span in zip(all_batches, _spans(all_batches, missing), strict=True)
+            BatchCampaign(parts, batch, (begin / ends[-1], end / ends[-1]))
+            for batch, (begin, end) in zip(all_batches, pairwise([0, *ends]), strict=True)
         ]
         # At first, keys that other processes are measuring are left out: so all share the work.
         left = [campaign for campaign in campaigns if campaign.complete(patient=False)]
         for campaign in left:
             campaign.complete(patient=True)
-
-
-def _spans(batches_: Sequence[Batch], missing: Collection[str]) -> list[tuple[float, float]]:
-    """Begin and end of each batch in the progress of all, by its number of missing keys."""
-    ends = list(accumulate(sum(key in missing for key in batch.keys) for batch in batches_))
-    return [(begin / ends[-1], end / ends[-1]) for begin, end in pairwise([0, *ends])]
 
 
 Results = Mapping[str, Measurement | Failure]
@@ -223,13 +210,6 @@ class BatchCampaign:
             self._measure([], unsure)
         return left
 
-    def _label(self, keys: Collection[str]) -> str:
-        """What progress shows while ``keys`` are measured."""
-        count = len(set(keys) & set(self._plan_keys))
-        if not count:
-            return f"measuring {self._batch.name}"
-        return f"measuring {count} brick{'' if count == 1 else 's'} of {self._batch.name}"
-
     def _measure(self, claims: Sequence[Claim], again: set[str]) -> None:
         """Measure the claimed keys, and measure keys in ``again`` again.
 
@@ -248,11 +228,12 @@ class BatchCampaign:
         goals = {
             name: goal if walk.displaced_bytes is None else seldom for name, walk in walks.items()
         }
-        rule = parts.conditions.rule
+        rule, count = parts.conditions.rule, len(keys & set(self._plan_keys))
+        bricks = f"{count} brick{'' if count == 1 else 's'} of " if count else ""
         done = parts.tasks.sample(
             SamplingTask(
-                self._label(keys), walks, claims, rule, parts.deadline, goals, self._span,
-                copied=batch.jobs[0],
+                f"measuring {bricks}{batch.name}", walks, claims, rule, parts.deadline, goals,
+                self._span, copied=batch.jobs[0],
             )
         )  # fmt: skip
         measured = parts.tasks.tally.measured

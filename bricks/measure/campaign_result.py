@@ -45,10 +45,6 @@ class Tally:
         self.disturbed_rounds += any(one.disturbed for one in every)
         self.throttled_rounds += any(one.throttled for one in every)
 
-    def add_failures(self, failures: Mapping[str, str]) -> None:
-        """Add keys that cannot be measured, with the reasons."""
-        self.failures += [Failure(key, why) for key, why in sorted(failures.items())]
-
     def result(self, unfinished: Collection[str], foreign_cores: float | None) -> CampaignResult:
         """The result, now that the campaign has ended."""
         return CampaignResult(

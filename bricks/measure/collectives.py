@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bricks.measure.conditions import StopRule
-from bricks.measure.loop import Loop
+from bricks.measure.loop import ChargedRound, Loop
 from bricks.measure.protocol.training import TimeCollective
 from bricks.measure.timing_lock import timing_lock
 from bricks.network.collective import BESIDE, BROADCAST, Aspect, Collective
@@ -24,11 +24,24 @@ from bricks.system.host_conditions import mean_conditions
 if TYPE_CHECKING:
     from bricks.backends.ranks import CollectiveTimes
     from bricks.measure.campaign_result import Progress
-    from bricks.measure.loop import ChargedRound
     from bricks.measure.ranks import Ranks
     from bricks.store import Claim, Store
 
 _TIMEOUT_S = 120.0
+
+# The precision of a collective: rounds of short ones vary by several percent. While ranks compute,
+# they vary more, since threads wait for the core in time slices of milliseconds.
+RULE = StopRule(precision=0.03, min_rounds=8, max_rounds=24, passes=2)
+COMPUTING_RULE = StopRule(precision=0.06, min_rounds=8, max_rounds=16, passes=2)
+
+# Seconds of all samples of a round, about, and the most samples of a round.
+_ROUND_S, _MAX_PASSES = 0.05, 16
+
+# A collective that takes longer gets fewer rounds: its noise is averaged within it.
+_WHOLE_SHARE_S = 0.25
+
+# A size is left out if times of smaller sizes show that it would take longer, in seconds.
+MAX_COLLECTIVE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +96,20 @@ class CollectiveCampaign:
         keys = [key for sampled in every for key in sampled.keys]
         missing = self._loop.missing(keys)
         claims = self._loop.claim(missing)
-        known = self._measured(set(keys) - missing) if again else set[str]()
+        known = set[str]()
+        if again:
+            settled = set(keys) - missing
+            failed = self._store.measurements.failures(self._target, sorted(settled))
+            known = settled - {failure.key for failure in failed}
         chosen = _chosen(every, claims, missing, known)
-        with self._loop.holding(claims), self._exclusive_timing(chosen):
+        with self._loop.holding(claims), ExitStack() as exclusive:
             if chosen:
-                self._sample(chosen, claims)
+                if self._exclusive:
+                    show = self._progress
+                    exclusive.enter_context(timing_lock(lambda message: show(message, 0.0)))
+                self._ranks.join()
+                self._timer.every = chosen
+                self._loop.sample(CollectiveSampling(chosen), claims, at_once=True)
         claimed = {claim.key for claim in claims}
         left_out = {key for sampled in chosen if sampled.left_out for key in sampled.keys}
         remeasured = known.intersection(key for sampled in chosen for key in sampled.keys)
@@ -97,23 +119,6 @@ class CollectiveCampaign:
             tuple(sorted(left_out)),
             tuple(sorted(remeasured - left_out)),
         )
-
-    def _measured(self, settled: set[str]) -> set[str]:
-        """Keys in ``settled`` that have not failed."""
-        failed = self._store.measurements.failures(self._target, sorted(settled))
-        return settled - {failure.key for failure in failed}
-
-    def _exclusive_timing(
-        self, chosen: Sequence[SampledCollective]
-    ) -> AbstractContextManager[None]:
-        if not (self._exclusive and chosen):
-            return nullcontext()
-        return timing_lock(lambda message: self._progress(message, 0.0))
-
-    def _sample(self, chosen: list[SampledCollective], claims: Sequence[Claim]) -> None:
-        self._ranks.join()
-        self._timer.every = chosen
-        self._loop.sample(CollectiveSampling(chosen), claims, at_once=True)
 
 
 def _chosen(
@@ -140,21 +145,6 @@ def known_collectives(store: Store, target_key: str) -> dict[str, Measurement]:
     keys = [key for key in store.measurements.costs(target_key) if Collective.of(key) is not None]
     results = store.measurements.results(target_key, keys)
     return {key: m for key, m in results.items() if not isinstance(m, Failure)}
-
-
-# The precision of a collective: rounds of short ones vary by several percent. While ranks compute,
-# they vary more, since threads wait for the core in time slices of milliseconds.
-RULE = StopRule(precision=0.03, min_rounds=8, max_rounds=24, passes=2)
-COMPUTING_RULE = StopRule(precision=0.06, min_rounds=8, max_rounds=16, passes=2)
-
-# Seconds of all samples of a round, about, and the most samples of a round.
-_ROUND_S, _MAX_PASSES = 0.05, 16
-
-# A collective that takes longer gets fewer rounds: its noise is averaged within it.
-_WHOLE_SHARE_S = 0.25
-
-# A size is left out if times of smaller sizes show that it would take longer, in seconds.
-MAX_COLLECTIVE_S = 10.0
 
 
 class SampledCollective:
@@ -333,15 +323,9 @@ def _merged(
         (Aspect.UNIT_BEFORE, [answer.before_s for answer in answers]),
         (Aspect.UNIT_DURING, [answer.during_s for answer in answers]),
     ):
-        means_s = [
-            mean_s for times in zip(*units, strict=True) if (mean_s := _mean_s(times)) is not None
-        ]
+        known = ([s for s in times if s is not None] for times in zip(*units, strict=True))
+        # Means over ranks, where all of them have a time.
+        means_s = tuple(sum(times) / len(times) for times in known if len(times) == len(units))
         if means_s:
-            samples[aspect] = tuple(means_s)
+            samples[aspect] = means_s
     return samples
-
-
-def _mean_s(times: Sequence[float | None]) -> float | None:
-    """The mean over ranks; None if a rank has no time."""
-    known = [seconds for seconds in times if seconds is not None]
-    return sum(known) / len(known) if len(known) == len(times) else None

@@ -103,14 +103,33 @@ def measure_steps(
             together = ranks is synchronised
             begin = BeginSteps(seeded, together, bucket_cap_mb, accumulation)
             ranks.ask(begin, timeout_s=_BEGIN_TIMEOUT_S)
-        return _sampled(solo, synchronised, rule, delays_s, entry, progress)
+        delays = [*delays_s, *[0.0] * (solo.count - len(delays_s))]
+        longest_s = max(_step_s(solo, 1, delays), _step_s(synchronised, 1, delays))
+        # So many consecutive steps are timed together.
+        steps = max(1, min(_MAX_STEPS, round(_BLOCK_S / longest_s)))
+        rounds: list[tuple[float, float]] = []
+        while not rounds or not rule.met([both for _, both in rounds], 1.0, 0.0):
+            progress(f"{entry}: steps of {solo.count} ranks", len(rounds) / rule.max_rounds)
+            solo_s = _step_s(solo, steps, [0.0] * solo.count)
+            rounds.append((solo_s, _step_s(synchronised, steps, delays)))
+        return DistributedSteps(solo.count, tuple(rounds))
 
 
 @contextmanager
 def _joined(offer: Offer, locations: Sequence[RankLocation]) -> Iterator[LocalRanks]:
     """Ranks that torchrun has started, and that have joined a group."""
     for attempt in range(_PORT_TRIES):
-        ranks = _launched(offer, locations)
+        # One at each location, as if it were a host of its own.
+        port = _free_port(locations[0])
+        launchers = [
+            (
+                *offer.launcher(rank, len(locations), locations[0].address, port),
+                "-m", "bricks.measure.worker.launched",
+            )
+            for rank in range(len(locations))
+        ]  # fmt: skip
+        settings = WorkerSettings(offer.name, 1, 0, python=offer.describe().python)
+        ranks = LocalRanks(settings, locations, launchers=launchers)
         try:
             ranks.join()
         except BaseException as error:
@@ -124,20 +143,6 @@ def _joined(offer: Offer, locations: Sequence[RankLocation]) -> Iterator[LocalRa
             return
 
 
-def _launched(offer: Offer, locations: Sequence[RankLocation]) -> LocalRanks:
-    """Ranks that torchrun starts: one at each location, as if it were a host of its own."""
-    port = _free_port(locations[0])
-    launchers = [
-        (
-            *offer.launcher(rank, len(locations), locations[0].address, port),
-            "-m", "bricks.measure.worker.launched",
-        )
-        for rank in range(len(locations))
-    ]  # fmt: skip
-    settings = WorkerSettings(offer.name, 1, 0, python=offer.describe().python)
-    return LocalRanks(settings, locations, launchers=launchers)
-
-
 def _free_port(location: RankLocation) -> int:
     """A free port of this host; a random port if the rank has a namespace of its own."""
     if location.prefix:
@@ -145,30 +150,6 @@ def _free_port(location: RankLocation) -> int:
     with socket.socket() as probe:
         probe.bind((location.address, 0))
         return int(probe.getsockname()[1])
-
-
-def _sampled(
-    solo: LocalRanks,
-    synchronised: LocalRanks,
-    rule: StopRule,
-    delays_s: Sequence[float],
-    entry: str,
-    progress: Callable[[str, float], None],
-) -> DistributedSteps:
-    """Sample rounds until the synchronised step is known well enough."""
-    delays = [*delays_s, *[0.0] * (solo.count - len(delays_s))]
-    steps = _steps(max(_step_s(solo, 1, delays), _step_s(synchronised, 1, delays)))
-    rounds: list[tuple[float, float]] = []
-    while not rounds or not rule.met([both for _, both in rounds], 1.0, 0.0):
-        progress(f"{entry}: steps of {solo.count} ranks", len(rounds) / rule.max_rounds)
-        solo_s = _step_s(solo, steps, [0.0] * solo.count)
-        rounds.append((solo_s, _step_s(synchronised, steps, delays)))
-    return DistributedSteps(solo.count, tuple(rounds))
-
-
-def _steps(step_s: float) -> int:
-    """The number of consecutive steps of ``step_s`` seconds that are timed together."""
-    return max(1, min(_MAX_STEPS, round(_BLOCK_S / step_s)))
 
 
 def _step_s(ranks: LocalRanks, steps: int, delays_s: Sequence[float]) -> float:

@@ -21,12 +21,11 @@ from bricks.errors import WorkerError
 from bricks.measure.loaded_walks import LoadedWalks
 from bricks.measure.protocol.walking import RunRepeatedly
 from bricks.measure.sampling_task import whole_walk
-from bricks.measure.walk import WalkStep, single_step
+from bricks.measure.walk import Walk, WalkStep, single_step
 
 if TYPE_CHECKING:
     from bricks.measure.jobs import ModelJob
     from bricks.measure.supervisor import Supervisor
-    from bricks.measure.walk import Walk
 
 _NAME = "further copy"
 
@@ -66,7 +65,10 @@ class FurtherCopies(Closing):
         """Raise :class:`WorkerError` if a further copy that should run has ended."""
         for number, future in enumerate(self._running):
             if future.done():
-                raise _ended(number, future)
+                error = future.exception()
+                kind = type(error) if isinstance(error, WorkerError) else WorkerError
+                text = error or "without an error"
+                raise kind(f"further copy {number + 1} of the model has ended: {text}")
 
     @contextmanager
     def running(self, job: ModelJob | None, *, timeout_s: float) -> Iterator[None]:
@@ -124,10 +126,3 @@ def _run(
         return loaded.ask(request, timeout_s=timeout_s, on_step=lambda number: begun.set())
     finally:
         begun.set()  # nobody waits for a copy that has failed
-
-
-def _ended(number: int, future: Future[int]) -> WorkerError:
-    """The error of a further copy that has ended too early."""
-    error = future.exception()
-    kind = type(error) if isinstance(error, WorkerError) else WorkerError
-    return kind(f"further copy {number + 1} of the model has ended: {error or 'without an error'}")

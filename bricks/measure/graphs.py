@@ -9,8 +9,8 @@ not even name the input. It must not know of the store, nor of any command.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -40,14 +40,13 @@ from bricks.operators.integer_ranges import (
     steering_values,
     synthetic_inputs,
 )
-from bricks.samples.whole_models import Profile, profile_of
+from bricks.samples.whole_models import MemoryPeaks, Profile, profile_of
 
 if TYPE_CHECKING:
     from bricks.decompose.plan import Decomposition
     from bricks.graph.model import Graph, Model
     from bricks.measure.jobs import ModelJob
     from bricks.measure.protocol.request import Answer, Request
-    from bricks.samples.whole_models import MemoryPeaks
 
 # How many times as long as decomposing a request may take. Verifying runs each brick, with weights
 # that are read from a disk; a profile takes several runs; a reference is computed in Python.
@@ -59,14 +58,8 @@ _TIMES: Mapping[type[Request[Any]], int] = {
 # Characters of a runtime's error text that are kept if a remedy follows.
 _MAX_REASON = 300
 
-
-@dataclass(frozen=True, slots=True)
-class _Cuttable:
-    """A graph to cut, from the worker's answer; ``proto`` is read for steering values."""
-
-    proto: bytes
-    graph: Graph
-    answer: TypedGraph
+# Phrases about memory in error texts of worker and supervisor.
+_MEMORY_PHRASES = ("out of memory", "lack of memory", "allocate memory", "bad_alloc")
 
 
 class Graphs:
@@ -81,34 +74,40 @@ class Graphs:
         return self._decomposed(model, granularity)[0]
 
     def _decomposed(self, model: Model, granularity: Granularity) -> tuple[Decomposition, Graph]:
-        """The plan and the bricks of ``model``, and the graph that was cut."""
         started = time.perf_counter()
         # Imported here: a plan from the cache does not need it.
         from bricks.decompose.build import build
 
-        cuttable = self._executed(model) if granularity.executed else self._source(model)
-        answer = cuttable.answer
-        values, given = self._steering_values(model, cuttable), given_inputs(model)
-        observed = observations(cuttable.graph, set(answer.observed), given, values)
+        folder = str(model.folder)
+        answer: TypedGraph
+        if granularity.executed:
+            answer = self.ask(model, ReadExecuted(model.skeleton, key=model.digest, folder=folder))
+        else:
+            answer = self.ask(model, ReadSource(model.name, model.skeleton))
+        graph = graph_of(parse_model(answer.model), answer.types)
+        _refuse_untyped(model, graph)
+        names, given = tuple(steering_values(graph)), given_inputs(model)
+        values: Mapping[str, tuple[float, ...]] = {}
+        if names:
+            proto = answer.model if granularity.executed else model.skeleton
+            values = self.ask(model, ReadValues(proto, names, model.skeleton, folder))
+        observed = observations(graph, set(answer.observed), given, values)
         decomposition = build(
             model,
-            cuttable.graph,
+            graph,
             granularity,
             lowering=answer.lowering,
             contents=replace(answer.contents, steering=values),
             assumed=[*answer.notes, *observed],
-            chosen=chosen_by_data(cuttable.graph, given, values),
+            chosen=chosen_by_data(graph, given, values),
         )
-        return replace(decomposition, wall_s=time.perf_counter() - started), cuttable.graph
-
-    def _info(self) -> backends.BackendInfo:
-        return backends.describe_elsewhere(self._supervisor.backend)
+        return replace(decomposition, wall_s=time.perf_counter() - started), graph
 
     def ask(self, of: Model, request: Request[Answer]) -> Answer:
         """The worker's answer about a model; errors name the model and perhaps a remedy."""
         times = _TIMES.get(type(request), 1)
         if isinstance(request, ReadExecuted):
-            times = self._info().cutting_times
+            times = backends.describe_elsewhere(self._supervisor.backend).cutting_times
         allowed = allowed_s(parse_model(of.skeleton), times=times)
         timeout_s = min(allowed, self._timeout_s)
         try:
@@ -134,24 +133,6 @@ class Graphs:
     def memory_peaks(self, model: Model, *, inline: bool = False) -> MemoryPeaks:
         """The peaks of a process that loads ``model`` and runs it; the worker must be fresh."""
         return self.ask(model, MeasureMemory(model.digest, model.skeleton, inline))
-
-    def _executed(self, model: Model) -> _Cuttable:
-        request = ReadExecuted(model.skeleton, key=model.digest, folder=str(model.folder))
-        answer = self.ask(model, request)
-        return _cuttable(model, answer, answer.model)
-
-    def _source(self, model: Model) -> _Cuttable:
-        answer = self.ask(model, ReadSource(model.name, model.skeleton))
-        return _cuttable(model, answer, model.skeleton)
-
-    def _steering_values(self, model: Model, of: _Cuttable) -> Mapping[str, Sequence[float]]:
-        """Computed steering values, by name."""
-        names = steering_values(of.graph)
-        if not names:
-            return {}
-        return self.ask(
-            model, ReadValues(of.proto, tuple(names), model.skeleton, str(model.folder))
-        )
 
 
 class Decomposer:
@@ -189,12 +170,6 @@ def _named(skeleton: bytes) -> bytes:
     return bytes(proto.SerializeToString())
 
 
-def _cuttable(of: Model, answer: TypedGraph, proto: bytes) -> _Cuttable:
-    graph = graph_of(parse_model(answer.model), answer.types)
-    _refuse_untyped(of, graph)
-    return _Cuttable(proto, graph, answer)
-
-
 def _refuse_untyped(model: Model, graph: Graph) -> None:
     """Raise if the backend gave a value no type: a later error could not name the node."""
     for node in graph.nodes:
@@ -204,10 +179,6 @@ def _refuse_untyped(model: Model, graph: Graph) -> None:
                     f"{model.name}: the runtime tells no type of {name!r}, which {label(node)}"
                     " makes: choose another runtime, or let its backend infer it"
                 )
-
-
-# Phrases about memory in error texts of worker and supervisor.
-_MEMORY_PHRASES = ("out of memory", "lack of memory", "allocate memory", "bad_alloc")
 
 
 def is_out_of_memory(reason: str) -> bool:

@@ -141,7 +141,6 @@ class _Client:
         return thread
 
     def send(self, numbers: list[int]) -> None:
-        """Send the samples of a query, by their numbers."""
         self._queries.append((time.perf_counter(), numbers))
         self._connection.sendall(b"".join(map(NUMBER.pack, numbers)))
 

@@ -85,8 +85,10 @@ class LoadedWalks:
         self._make_room()
         if self._at_once and not self._load_at_once():
             return False
-        for name in self.walks:
-            alive = (self._at_once or self._load_all(name)) and self.bind_all(name)
+        for name, walk in self.walks.items():
+            loads = () if self._at_once else walk.loads
+            alive = all(self._load(load) for load in loads if self.failed_keys.runs(load.key))
+            alive = alive and self.bind_all(name)
             self.times.end_lap(name)
             if not alive:
                 return False
@@ -143,12 +145,6 @@ class LoadedWalks:
         self.times.end_lap_of_loads(loads.values(), loads_s)
         return True
 
-    def _load_all(self, name: str) -> bool:
-        """Load the models of a walk one after the other; whether the worker survived."""
-        return all(
-            self._load(load) for load in self.walks[name].loads if self.failed_keys.runs(load.key)
-        )
-
     def _load(self, load: Load) -> bool:
         """Load a model; whether the worker survived."""
         started = time.perf_counter()
@@ -162,14 +158,11 @@ class LoadedWalks:
         # Where a step fails, steps that would have overwritten its result get other buffers.
         while missing := [step for step in self.steps(name) if self._bound.get(step.name) != step]:
             for step in missing:
-                if self.failed_keys.runs(step.key) and not self._bind(step):
+                bind = BindPiece(step.name, step.load, step.inputs, step.outputs, step.repeated)
+                if self.failed_keys.runs(step.key) and not self._try(step.key, bind):
                     return False
                 self._bound[step.name] = step
         return True
-
-    def _bind(self, step: WalkStep) -> bool:
-        bind = BindPiece(step.name, step.load, step.inputs, step.outputs, step.repeated)
-        return self._try(step.key, bind)
 
     def _try(self, key: str, request: Request[None]) -> bool:
         """Send a request about ``key``, and record its failure; whether the worker survived."""
@@ -221,9 +214,8 @@ class FailedKeys:
         self.failures: dict[str, str] = {}
         self.suspects: dict[str, str] = {}
         self._shared = shared
-        self._kills: Counter[str] = (
-            Counter()
-        )  # of the worker by others, while a key was loaded, bound or run
+        # Of the worker by others, while a key was loaded, bound or run.
+        self._kills: Counter[str] = Counter()
 
     def runs(self, key: str) -> bool:
         """Whether a key has no known reason not to run."""

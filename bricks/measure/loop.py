@@ -27,6 +27,11 @@ _RENEW_S = 60.0
 # How often the claims of other processes are polled.
 _POLL_S = 0.2
 
+# Seconds for which a round is buffered at most, as long as more rounds come.
+_MAX_AGE_S = 0.25
+# Rounds that are stored at once, at most: all are lost if the disk is full.
+_MAX_AT_ONCE = 10
+
 
 class Loop:
     """One run of measuring on one target; see :meth:`sample`.
@@ -139,7 +144,6 @@ class _OwnedClaims:
             self._store.measurements.supplement(self._target, again)
 
     def completes(self, sampling: PieceSampling[Sampled]) -> bool:
-        """Whether there is a claim to complete."""
         return bool(self._failures(sampling) or self._known(sampling))
 
     def complete(self, sampling: PieceSampling[Sampled]) -> None:
@@ -237,38 +241,20 @@ def in_turn(
     left, turn, late = list(sampling.every), 0, False
     while left and not late:
         turn += 1
-        late = _turn(sampling, left, turn, deadline, keep)
+        most_rounds = max(pieces.min_rounds for pieces in left)
+        for pieces in left:
+            if late := deadline.passed:
+                break
+            if pieces.rounds * most_rounds >= turn * pieces.min_rounds and turn <= most_rounds:
+                continue
+            rounds = pieces.sample()
+            if rounds:
+                sampling.note(rounds)
+                keep(rounds)
         sampling.judge(left)
         left = [pieces for pieces in reversed(left) if pieces.active]
         sampling.show(min((pieces.share for pieces in left), default=1.0))
         after_turn()
-
-
-def _turn(
-    sampling: PieceSampling[Sampled],
-    left: Sequence[Sampled],
-    turn: int,
-    deadline: Deadline,
-    keep: Keep,
-) -> bool:
-    """Sample the pieces whose turn it is; whether the deadline has passed meanwhile."""
-    most_rounds = max(pieces.min_rounds for pieces in left)
-    for pieces in left:
-        if deadline.passed:
-            return True
-        if pieces.rounds * most_rounds >= turn * pieces.min_rounds and turn <= most_rounds:
-            continue
-        rounds = pieces.sample()
-        if rounds:
-            sampling.note(rounds)
-            keep(rounds)
-    return False
-
-
-# Seconds for which a round is buffered at most, as long as more rounds come.
-_MAX_AGE_S = 0.25
-# Rounds that are stored at once, at most: all are lost if the disk is full.
-_MAX_AT_ONCE = 10
 
 
 class RoundBuffer:

@@ -44,6 +44,22 @@ JOIN_TIMEOUT_S = 60.0
 # busy host takes seconds to notice that a process has ended.
 _GRACE_S = 10.0
 
+# Where ``ip netns`` keeps names.
+FOLDER = Path("/run/netns")
+
+_PREFIX = "bricks"
+_NAME = re.compile(rf"{_PREFIX}-([0-9]+)-([0-9]+)-[a-z0-9]+")
+
+_INTERFACE, _SUBNET, _MAX_RANKS = "eth0", "10.213.0", 200
+
+# The bucket has the bytes of this time at the rate, and no fewer than the kernel passes on in one
+# piece: with smaller buckets it splits such pieces, and does not reach the rate.
+_BURST_S, _MIN_BURST_BYTES = 2e-4, 72 << 10
+# The longest queue, as in switches.
+QUEUE = "100ms"
+
+_TIMEOUT_S = 30.0
+
 
 @dataclass(frozen=True, slots=True)
 class RankLocation:
@@ -168,7 +184,11 @@ class LocalRanks(Closing):
             wait(asked, return_when=FIRST_EXCEPTION)
             if _errors(asked):
                 _wait_for_a_death(asked)
-                raise self._cause(asked)
+                # The error of the rank that was the cause, preferably of one that died.
+                failed = _errors(asked)
+                rank = min(failed, key=lambda rank: not isinstance(failed[rank], WorkerDied))
+                kind = WorkerDied if isinstance(failed[rank], WorkerDied) else WorkerError
+                raise kind(f"rank {rank} of {self.count}: {failed[rank]}")
             return [future.result() for future in asked]
         except BaseException:
             for worker in self._workers:
@@ -181,16 +201,8 @@ class LocalRanks(Closing):
         for worker in self._workers:
             worker.reset()
 
-    def _cause(self, asked: Sequence[Future[Any]]) -> WorkerError:
-        """The error of the rank that was the cause, preferably of a rank that died."""
-        failed = _errors(asked)
-        rank = min(failed, key=lambda rank: not isinstance(failed[rank], WorkerDied))
-        kind = WorkerDied if isinstance(failed[rank], WorkerDied) else WorkerError
-        return kind(f"rank {rank} of {self.count}: {failed[rank]}")
-
 
 def _errors(asked: Sequence[Future[Any]]) -> dict[int, BaseException]:
-    """The errors so far, by rank."""
     return {
         rank: error
         for rank, future in enumerate(asked)
@@ -207,23 +219,6 @@ def _wait_for_a_death(asked: Sequence[Future[Any]]) -> None:
             return
         wait(working, left_s, return_when=FIRST_COMPLETED)
         working = [future for future in working if not future.done()]
-
-
-# Where ``ip netns`` keeps names.
-FOLDER = Path("/run/netns")
-
-_PREFIX = "bricks"
-_NAME = re.compile(rf"{_PREFIX}-([0-9]+)-([0-9]+)-[a-z0-9]+")
-
-_INTERFACE, _SUBNET, _MAX_RANKS = "eth0", "10.213.0", 200
-
-# The bucket has the bytes of this time at the rate, and no fewer than the kernel passes on in one
-# piece: with smaller buckets it splits such pieces, and does not reach the rate.
-_BURST_S, _MIN_BURST_BYTES = 2e-4, 72 << 10
-# The longest queue, as in switches.
-QUEUE = "100ms"
-
-_TIMEOUT_S = 30.0
 
 
 def refuse_without_namespaces() -> None:
@@ -252,24 +247,16 @@ def namespaces(ranks: int, rate_bps: int | None) -> Iterator[list[RankLocation]]
     names = [_name(str(rank)) for rank in range(ranks)]
     switch = _name("switch")
     try:
-        _make_switch(switch)
+        _run("ip", "netns", "add", switch)
+        _run("ip", "-n", switch, "link", "add", "switch", "type", "bridge")
+        _run("ip", "-n", switch, "link", "set", "switch", "up")
         for rank, name in enumerate(names):
             port = f"port{rank}"
             _run("ip", "netns", "add", name)
             _run(
-                "ip",
-                "-n",
-                switch,
-                "link",
-                "add",
-                port,
-                "type",
-                "veth",
-                "peer",
-                _INTERFACE,
-                "netns",
-                name,
-            )
+                "ip", "-n", switch, "link", "add", port,
+                "type", "veth", "peer", _INTERFACE, "netns", name,
+            )  # fmt: skip
             _run("ip", "-n", switch, "link", "set", port, "master", "switch", "up")
             _run("ip", "-n", name, "address", "add", f"{_SUBNET}.{rank + 1}/24", "dev", _INTERFACE)
             _run("ip", "-n", name, "link", "set", "lo", "up")
@@ -306,12 +293,6 @@ def remove_stale() -> list[str]:
 def _name(part: str) -> str:
     me = Owner.current()
     return f"{_PREFIX}-{me.pid}-{int(me.started_s)}-{part}"
-
-
-def _make_switch(name: str) -> None:
-    _run("ip", "netns", "add", name)
-    _run("ip", "-n", name, "link", "add", "switch", "type", "bridge")
-    _run("ip", "-n", name, "link", "set", "switch", "up")
 
 
 def _remove(name: str) -> None:

@@ -83,45 +83,35 @@ class Sampler:
         if name not in self._pass_s:
             self._rehearse(name, passes=0)
         while True:
-            steps = self._steps_of(name, keys)
+            steps = self.steps(name)
+            if keys is not None:
+                steps = without_feedback(steps_for(steps, keys))
             if not any(step.timed for step in steps):
                 return WalkSamples({})
             try:
-                return self._walked(name, steps, passes, whole=keys is None)
+                started = time.perf_counter()
+                request = self._request(name, steps, passes)
+                walked = self._loaded.ask(request, timeout_s=self._limit_s(name, passes))
+                if keys is None:
+                    self._pass_s[name] = (time.perf_counter() - started) / (passes + 1)
+                self.eviction_short |= walked.eviction_short
+                self.separate.update(steps[number].key for number in walked.separate)
+                samples = by_key(steps, walked.samples)
+                if self._loaded.walks[name].displaced_bytes is not None:
+                    # Without kernels there is no state of a device that could make a difference.
+                    samples = {
+                        key: own for key, own in samples.items() if any(s.kernels for s in own)
+                    }
+                return WalkSamples(samples, walked.conditions)
             except WorkerError as error:
                 before = self.failed_keys.count
-                self._recover(name, passes, error)
+                if isinstance(error, WorkerDied):
+                    self._loaded.set_up()
+                self._rehearse(name, passes)  # as many passes: it may not be the first that fails
                 broken = broken + 1 if self.failed_keys.count == before else 0
                 if broken == MAX_ATTEMPTS:
                     text = f"the worker broke off {broken} times, and no brick is to blame: {error}"
                     raise WorkerError(text) from error
-
-    def _steps_of(self, name: str, keys: Collection[str] | None) -> list[WalkStep]:
-        steps = self.steps(name)
-        return steps if keys is None else without_feedback(steps_for(steps, keys))
-
-    def _walked(
-        self, name: str, steps: Sequence[WalkStep], passes: int, *, whole: bool
-    ) -> WalkSamples:
-        """Run ``steps``; if they are the ``whole`` walk, record the time of a pass."""
-        started = time.perf_counter()
-        request = self._request(name, steps, passes)
-        walked = self._loaded.ask(request, timeout_s=self._limit_s(name, passes))
-        if whole:
-            self._pass_s[name] = (time.perf_counter() - started) / (passes + 1)
-        self.eviction_short |= walked.eviction_short
-        self.separate.update(steps[number].key for number in walked.separate)
-        samples = by_key(steps, walked.samples)
-        if self._loaded.walks[name].displaced_bytes is not None:
-            # Without kernels there is no state of a device that could make a difference.
-            samples = {key: own for key, own in samples.items() if any(s.kernels for s in own)}
-        return WalkSamples(samples, walked.conditions)
-
-    def _recover(self, name: str, passes: int, error: WorkerError) -> None:
-        """Recover from an error: find the step that caused it, if a step did."""
-        if isinstance(error, WorkerDied):
-            self._loaded.set_up()
-        self._rehearse(name, passes)  # as many passes: it may not be the first that fails
 
     def served(
         self, name: str, path: str, ready: Callable[[int], None]

@@ -35,6 +35,11 @@ if TYPE_CHECKING:
 # Names of walks, as progress shows them.
 BRICKS, WHOLE, OVERHEAD = "bricks", "whole model", "call overhead"
 
+# A probe takes microseconds: several runs make one pass long enough to settle.
+_REPEATS = 5
+# The domain of probes of a program's phases, for which the backend runs tiny programs of its own.
+STEP_DOMAIN = "org.pytorch.probe"
+
 
 @dataclass(frozen=True, slots=True)
 class SamplingTask:
@@ -130,12 +135,6 @@ def whole_walk(job: ModelJob) -> Walk:
     model, folder = job.model.skeleton, str(job.model.folder)
     walk = single_step(job.whole_key, model, inputs=inputs, outputs=outputs, folder=folder)
     return with_streams(walk, job.node_streams)
-
-
-# A probe takes microseconds: several runs make one pass long enough to settle.
-_REPEATS = 5
-# The domain of probes of a program's phases, for which the backend runs tiny programs of its own.
-STEP_DOMAIN = "org.pytorch.probe"
 
 
 def step_probe(phase: str, part: str, kind: str) -> onnx.ModelProto:

@@ -22,14 +22,13 @@ from bricks.closing import Closing
 from bricks.errors import UsageError, WorkerError
 from bricks.measure.load_generator import POISSON, Queries
 from bricks.measure.protocol.serving import LoadServed, Serve, ServedBatch
-from bricks.measure.sampler import Sampler
+from bricks.measure.sampler import Sampler, WalkSamples
 from bricks.measure.walk_builder import WalkOptions, walk_of
 
 if TYPE_CHECKING:
     from bricks.decompose.plan import Decomposition
     from bricks.graph.model import Model
     from bricks.measure.conditions import Conditions
-    from bricks.measure.sampler import WalkSamples
     from bricks.measure.supervisor import Supervisor
 
 # The most seconds for making a session; a server that is silent for longer hangs.

@@ -168,7 +168,8 @@ class Supervisor(Closing):
         """
         of_settings = self._settings.memory_bytes
         limit_bytes = memory_bytes if of_settings is None else min(memory_bytes, of_settings)
-        if self._limit_memory(limit_bytes) > _HELD_SHARE * limit_bytes and self._asked > 1:
+        held_bytes, live = self._limit_memory(limit_bytes), self._live
+        if held_bytes > _HELD_SHARE * limit_bytes and live is not None and live.asked > 1:
             self.reset()
         try:
             yield
@@ -225,12 +226,6 @@ class Supervisor(Closing):
         """The conversation with the worker, unless it was ended from here."""
         conversation = self._conversation
         return None if conversation is None or conversation.ended else conversation
-
-    @property
-    def _asked(self) -> int:
-        """The number of requests to the worker."""
-        conversation = self._live
-        return 0 if conversation is None else conversation.asked
 
     def _limit_memory(self, memory_bytes: int | None) -> int:
         """Limit the worker's data; their bytes now, 0 without a worker or a count."""
@@ -289,7 +284,13 @@ class Conversation:
         ``timeout_s`` is the longest silence: it starts anew with every announced step. Raises
         :class:`WorkerDied` where the process ends or stays silent too long.
         """
-        self._welcome()
+        # The answer to the first request may be still to come.
+        if self._awaited:
+            self._awaited = False
+            message = self._message(START_TIMEOUT_S, None)
+            if "error" in message:
+                self.end()  # it would have no backend
+                raise WorkerError(str(message["error"]))
         self.asked += 1
         self._send(request, timeout_s)
         message = self._message(timeout_s, on_step)
@@ -310,15 +311,6 @@ class Conversation:
         if process is not None:
             process.end()
             _logger.info("worker %d ended", process.pid)
-
-    def _welcome(self) -> None:
-        """Wait for the answer to the first request, if it is still to come."""
-        if self._awaited:
-            self._awaited = False
-            message = self._message(START_TIMEOUT_S, None)
-            if "error" in message:
-                self.end()  # it would have no backend
-                raise WorkerError(str(message["error"]))
 
     def _send(self, request: Request[Any], timeout_s: float) -> None:
         with self._ended_by_exceptions() as process:

@@ -14,20 +14,17 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bricks.measure.campaign_result import Wait
-from bricks.measure.conditions import WHOLE_LATENCIES, SamplingGoal, StopRule
-from bricks.measure.sampler import Sampler
+from bricks.measure.campaign_result import Progress, Tally, Wait
+from bricks.measure.conditions import WHOLE_LATENCIES, Deadline, SamplingGoal, StopRule
+from bricks.measure.sampler import Sampler, WalkSamples
+from bricks.samples.measurement import Failure, Round
 from bricks.samples.statistics import median, pooled_deviation
 
 if TYPE_CHECKING:
-    from bricks.measure.campaign_result import Progress, Tally
-    from bricks.measure.conditions import Deadline
     from bricks.measure.further_copies import FurtherCopies
     from bricks.measure.loop import ChargedRound, Loop
-    from bricks.measure.sampler import WalkSamples
     from bricks.measure.sampling_task import SamplingTask
     from bricks.measure.supervisor import Supervisor
-    from bricks.samples.measurement import Round
     from bricks.store import Claim
 
 _logger = logging.getLogger(__name__)
@@ -73,7 +70,13 @@ class TaskSampler:
             "%s: to be measured: %d, walks: %d", task.what, len(task.claims), len(task.walks)
         )
         before = self.tally.rounds
-        sampler = self._sampler(task)
+        sampler = Sampler(
+            self._supervisor,
+            task.walks,
+            timeout_s=self._timeout_s,
+            on_load=lambda share: self._loaded(task, share),
+            on_step=self.loop.renew,
+        )
         sampler.prepare()
         sampling = WalkSampling(
             sampler,
@@ -88,20 +91,12 @@ class TaskSampler:
         self.tally.eviction_short |= sampler.eviction_short
         self.tally.separate |= sampler.separate
         failures = sampler.failed_keys.failures
-        self.tally.add_failures({key: failures[key] for key in task.claimed & failures.keys()})
+        failed = sorted(task.claimed & failures.keys())
+        self.tally.failures += [Failure(key, failures[key]) for key in failed]
         for key in sorted(task.claimed & sampler.failed_keys.suspects.keys()):
             self._supervisor.reset()  # a runtime may keep memory that it needs no more
             done |= self.sample(task.isolated(key))
         return done
-
-    def _sampler(self, task: SamplingTask) -> Sampler:
-        return Sampler(
-            self._supervisor,
-            task.walks,
-            timeout_s=self._timeout_s,
-            on_load=lambda share: self._loaded(task, share),
-            on_step=self.loop.renew,
-        )
 
     def _loaded(self, task: SamplingTask, share: float) -> None:
         self._show(task, _LOADING * share)

@@ -63,8 +63,10 @@ def _locked(on_wait: Callable[[str], None]) -> Iterator[None]:
     waited = False
     locked: set[tuple[int, int]] = set()
     with ExitStack() as opened:
-        for path in _lock_files():
-            descriptor = _open(path)
+        # This user's lock file in each folder that can be written to; in the last, if none can.
+        writable = [folder for folder in FOLDERS if os.access(folder, os.W_OK | os.X_OK)]
+        for folder in writable or FOLDERS[-1:]:
+            descriptor = _open(folder / f"bricks-timing-{os.getuid()}.lock")
             opened.callback(os.close, descriptor)
             status = os.fstat(descriptor)
             file = status.st_dev, status.st_ino
@@ -76,26 +78,15 @@ def _locked(on_wait: Callable[[str], None]) -> Iterator[None]:
                     break
                 except BlockingIOError:
                     if not waited:
-                        on_wait(_waiting(descriptor))
+                        text = os.pread(descriptor, 16, 0)  # its owner writes its number into it
+                        process = process_name(int(text)) if text.isdigit() else "another process"
+                        on_wait(Wait(process, ", which is measuring on this host"))
                     waited = True
                     time.sleep(_POLL_S)
             locked.add(file)
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, str(os.getpid()).encode(), 0)
         yield
-
-
-def _waiting(descriptor: int) -> Wait:
-    """The message about the process that has locked this file, which writes its number into it."""
-    text = os.pread(descriptor, 16, 0)
-    process = process_name(int(text)) if text.isdigit() else "another process"
-    return Wait(process, ", which is measuring on this host")
-
-
-def _lock_files() -> list[Path]:
-    """This user's lock file in each folder that can be written to; in the last, if none can."""
-    writable = [folder for folder in FOLDERS if os.access(folder, os.W_OK | os.X_OK)]
-    return [folder / f"bricks-timing-{os.getuid()}.lock" for folder in writable or FOLDERS[-1:]]
 
 
 def _open(path: Path) -> int:

@@ -16,13 +16,12 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from bricks.decompose.plan import Brick, work_of
+from bricks.decompose.plan import Brick, Plan, work_of
 from bricks.decompose.stretches import SHORTEST
 from bricks.measure.protocol.walking import AllocationEvent, allocation_events
 
 if TYPE_CHECKING:
     from bricks.decompose.memory import Allocation
-    from bricks.decompose.plan import Plan
 
 # Occurrences that run before each timed one where only a few bricks of a model are still timed.
 # With fewer, the walk gets so short that it leaves the caches in another state than the whole walk

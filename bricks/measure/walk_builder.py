@@ -55,6 +55,8 @@ _MAX_PREFIX_BYTES = 1 << 24
 # Parts of the region that are nearer to each other are filled together.
 _PAGE_BYTES = 1 << 12
 
+_ALL_BYTES, _CAST = 256, "Cast"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WalkOptions:
@@ -118,10 +120,18 @@ class _Steps:
         self._timed = self._chosen(keys, options)
         self._overwritten = _overwritten(self._plan)
         prefixes = _prefixes(decomposition, self._timed, options.prefix_length)
-        self._needed = self._with_producers({*self._timed, *prefixes})
+        self._needed = {*self._timed, *prefixes}
+        for i in tuple(self._needed):  # with all producers of values that these overwrite
+            while (i := self._overwritten.get(i, -1)) >= 0:
+                self._needed.add(i)
         self._copies = _copies(decomposition, self._timed, self._needed)
         keys = {self._plan.occurrences[i].brick for i in self._needed}
-        self._own_ports = {key: own_ports(self._bricks[key]) for key in keys}
+        of_keys = {key: self._bricks[key] for key in keys}
+        # Inputs that decide which branch runs, or how long an operator takes, have own values.
+        self._own_ports = {
+            key: brick.steering_ports | _value_dependent_ports(brick)
+            for key, brick in of_keys.items()
+        }
 
     def __iter__(self) -> Iterator[WalkStep]:
         for i in sorted(self._needed):
@@ -150,14 +160,6 @@ class _Steps:
         heavy = {key for key in counts if is_heavy(self._bricks[key])}
         independent = {key for key in counts if is_very_long(self._bricks[key])}
         return timed_positions(self._plan, counts, heavy, independent)
-
-    def _with_producers(self, positions: set[int]) -> set[int]:
-        """``positions``, and the positions of all producers of values that they overwrite."""
-        needed = set(positions)
-        for i in positions:
-            while (i := self._overwritten.get(i, -1)) >= 0:
-                needed.add(i)
-        return needed
 
     def _step(self, i: int) -> WalkStep:
         occurrence = self._plan.occurrences[i]
@@ -190,8 +192,14 @@ def _prefixes(
     decomposition: Decomposition, timed: Collection[int], prefix_length: int
 ) -> Iterator[int]:
     """Positions in the warm-up prefixes of the ``timed`` occurrences."""
-    occurrences, bricks = decomposition.plan.occurrences, decomposition.bricks
-    idle = _idle(decomposition)
+    plan, bricks = decomposition.plan, decomposition.bricks
+    occurrences = plan.occurrences
+    # What does next to nothing counts for no prefix.
+    idle = plan.memory.negligible(
+        plan,
+        tiny=lambda key: bricks[key].bytes_moved < HEAVY_BYTES,
+        computes_nothing=lambda key: bricks[key].flops == 0,
+    )
     for i in timed:
         left = 0 if is_very_long(bricks[occurrences[i].brick]) else prefix_length
         for j in range(i - 1, max(-1, i - 1 - _MAX_IDLE * prefix_length), -1):
@@ -203,16 +211,6 @@ def _prefixes(
             if is_long(brick):
                 break
             left -= j not in idle
-
-
-def _idle(decomposition: Decomposition) -> frozenset[int]:
-    """Positions of occurrences that do next to nothing, which no prefix counts."""
-    plan, bricks = decomposition.plan, decomposition.bricks
-    return plan.memory.negligible(
-        plan,
-        tiny=lambda key: bricks[key].bytes_moved < HEAVY_BYTES,
-        computes_nothing=lambda key: bricks[key].flops == 0,
-    )
 
 
 def _copies(
@@ -270,17 +268,6 @@ def _overwritten(plan: Plan) -> dict[int, int]:
         for i, o in enumerate(plan.occurrences)
         if o.in_place is not None
     }
-
-
-_ALL_BYTES, _CAST = 256, "Cast"
-
-
-def own_ports(brick: Brick) -> frozenset[int]:
-    """Positions of inputs whose values must be the brick's own, not outputs of other bricks.
-
-    Values that decide which branch runs, or how long an operator takes, must be its own.
-    """
-    return brick.steering_ports | _value_dependent_ports(brick)
 
 
 def _value_dependent_ports(brick: Brick) -> set[int]:

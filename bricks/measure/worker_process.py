@@ -175,12 +175,13 @@ class WorkerProcess:
         self._clean_up()
 
     def _died(self) -> WorkerDied:
-        """The error that says why it ended, in a few words."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=_EXIT_TIMEOUT_S)
         code = self._process.returncode
         if code is not None and code < 0:
-            name = _signal_name(-code)
+            name = f"signal {-code}"
+            with suppress(ValueError):  # real-time signals have no names
+                name = signal.Signals(-code).name
             if -code != signal.SIGKILL:
                 return WorkerCrashed(f"it crashed the process ({name})")
             if (oom_kills() or 0) > (self._oom_kills or 0):
@@ -236,10 +237,3 @@ def _wait(readable: list[int], writable: list[int], deadline: float, timeout_s: 
         if ready[0] or ready[1]:
             return
     raise WorkerDied(f"it did not finish within {timeout_s:.0f} s")
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # real-time signals have no names
-        return f"signal {number}"

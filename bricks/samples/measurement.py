@@ -321,12 +321,11 @@ class Sampling:
 
     ``foreign_cores`` is how many cores other processes kept busy during the measurement, which
     makes latencies too high; None if nothing was timed. ``disturbed_rounds`` counts those of the
-    ``rounds`` in which other processes delayed the worker;
-    ``throttled_rounds`` those in which the clock of a device was lowered.
-    ``remeasured`` are the keys of bricks that had been measured before. ``eviction_short`` is
-    whether memory was too small to evict weights from the caches as far as in their models.
-    ``separate`` are the keys of bricks that ran in calls of their own, because the runtime could
-    not run them in one call with their neighbours.
+    ``rounds`` in which other processes delayed the worker; ``throttled_rounds`` those in which the
+    clock of a device was lowered. ``remeasured`` are the keys of bricks that had been measured
+    before. ``eviction_short`` is whether memory was too small to evict weights from the caches as
+    far as in their models. ``separate`` are the keys of bricks that ran in calls of their own,
+    because the runtime could not run them in one call with their neighbours.
     """
 
     foreign_cores: float | None = None

@@ -69,10 +69,13 @@ class UsualConditions:
         known = {s: np.log(np.array(by_second[s].kernels_s, float)) for s in taken}
         if not known:
             return None
-        blocks = _means(known, BLOCK_S)
+        blocks: dict[int, list[_Array]] = {}
+        for second, logs in known.items():
+            blocks.setdefault(second // BLOCK_S, []).append(logs)
         by_period: dict[int, list[_Array]] = {}
-        for block, logs in blocks.items():
-            by_period.setdefault(block * BLOCK_S // SAME_PERIOD_S, []).append(logs)
+        for block, every in blocks.items():
+            period = by_period.setdefault(block * BLOCK_S // SAME_PERIOD_S, [])
+            period.append(np.mean(every, axis=0))
         periods = [np.array(of) for of in by_period.values()]
         means = np.array([of.mean(axis=0) for of in periods])
         middle = means.mean(axis=0)
@@ -141,20 +144,8 @@ def mean_error(every: Sequence[HostConditions | None]) -> _Array:
     known = [of for of in dict.fromkeys(every) if of is not None and None not in of.kernels_s]
     if len(known) < 2:
         return np.zeros((len(KERNELS),) * 2)
-    return np.asarray(np.cov(_logs(known), rowvar=False)) / len(known)
-
-
-def _logs(every: Sequence[HostConditions]) -> _Array:
-    logs: _Array = np.log(np.array([of.kernels_s for of in every], float))
-    return logs
-
-
-def _means(known: Mapping[int, _Array], length_s: int) -> dict[int, _Array]:
-    """The means of blocks of so many seconds, by number."""
-    by_block: dict[int, list[_Array]] = {}
-    for second, logs in known.items():
-        by_block.setdefault(second // length_s, []).append(logs)
-    return {block: np.mean(every, axis=0) for block, every in by_block.items()}
+    logs = np.log(np.array([of.kernels_s for of in known], float))
+    return np.asarray(np.cov(logs, rowvar=False)) / len(known)
 
 
 def _passing(known: Mapping[int, _Array]) -> _Array:

@@ -26,6 +26,9 @@ from bricks.units.interval import Interval
 if TYPE_CHECKING:
     from bricks.decompose.plan import Decomposition, Plan
 
+# Profile clocks are coarser than this.
+_SLACK_S = 1e-9
+
 
 @dataclass(frozen=True, slots=True)
 class SizeTimes:
@@ -233,10 +236,6 @@ def _as_begun(ended: Sequence[NodeRun]) -> list[NodeRun]:
         for group in groups
         for node in group
     ]
-
-
-# Profile clocks are coarser than this.
-_SLACK_S = 1e-9
 
 
 class Ran(Protocol):

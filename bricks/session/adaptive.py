@@ -247,7 +247,6 @@ def _keys(jobs: Sequence[ModelJob]) -> set[str]:
 def _planner(
     jobs: Sequence[ModelJob], latencies: Latencies, posteriors: Mapping[str, Posterior]
 ) -> Planner:
-    """A planner that starts from the current posteriors."""
     # Imported here, since its libraries take a second to import.
     from bricks.predict.planner import Planner
 

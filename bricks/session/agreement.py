@@ -162,8 +162,9 @@ class Agreements(Closing):
             try:
                 self._base.graphs.ask(model, request)
                 for name, file in files.items():
+                    known = self._workspaces.get(_version(pair[name]))
                     evaluation = whole_models.evaluate(
-                        self._running(pair[name]), model,
+                        known or self._workspace(pair[name].runtime.backend), model,
                         repeats=_RUNS, file=str(data), outputs=str(file),
                     )  # fmt: skip
                     if evaluation.distinct > 1:
@@ -179,11 +180,6 @@ class Agreements(Closing):
                 if written.reason is None:
                     return replace(verdict, errs=allowed.erring(files, data))
             return verdict
-
-    def _running(self, target: Target) -> Workspace:
-        """The workspace with the runtime of ``target``."""
-        known = self._workspaces.get(_version(target))
-        return self._workspace(target.runtime.backend) if known is None else known
 
     def _workspace(self, runtime: str) -> Workspace:
         """A workspace with the installed version of a runtime."""
@@ -286,7 +282,6 @@ class _Allowed:
 
     @classmethod
     def of(cls, model: Model, runtimes: Iterable[str]) -> _Allowed:
-        """For ``model``, run with these ``runtimes``."""
         from bricks.backends.quantising import quantised
         from bricks.graph.topology import all_nodes
         from bricks.graph.view import parse_model

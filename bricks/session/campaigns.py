@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING
 from bricks import backends
 from bricks.errors import BricksError
 from bricks.measure.campaign import Campaign
-from bricks.measure.conditions import Conditions
+from bricks.measure.conditions import Conditions, StopRule
 from bricks.measure.jobs import ModelJob, needs_of
 from bricks.samples.call_overhead import ALL_PROBES
 from bricks.sources import read
 
 if TYPE_CHECKING:
     from bricks.measure.campaign_result import CampaignResult, Progress
-    from bricks.measure.conditions import StopRule
     from bricks.session.estimator import Estimators
     from bricks.session.plans import Plans
     from bricks.session.resources import Resources
@@ -139,26 +138,26 @@ class Campaigns:
         with self._resources.memory_for(jobs):  # which may start the worker
             if budget_s is not None:
                 budget_s = max(0.0, budget_s - (time.monotonic() - started))
-            conditions = self._conditions(budget_s, rule)
+            conditions = replace(self._resources.conditions, budget_s=budget_s)
+            if budget_s is not None:
+                most_bricks = min(conditions.max_bricks, _FEW_BRICKS)
+                conditions = replace(conditions, max_bricks=most_bricks)
+            if rule is not None:
+                conditions = replace(conditions, rule=rule)
             if again is not None:
                 conditions = replace(conditions, again=again)
             result = self._campaign(conditions, progress).run(jobs)
         seconds = time.monotonic() - started
         if result.measured and conditions.exclusive:
             left_s = _WATCH_S if budget_s is None else budget_s - seconds
-            self._learn_of_host(jobs[0], min(seconds, _WATCH_S, left_s), conditions)
+            watched_s = min(seconds, _WATCH_S, left_s)
+            ends_s = time.monotonic() + watched_s
+            if watched_s > SHORT_S and self._resources.earns_intervals(self._resources.target):
+                self._run_networks(ends_s, conditions)
+            # Further copies run the first model while the host is watched.
+            self._campaign(conditions, None).watch(jobs[0], ends_s - time.monotonic())
         self._estimators.note_measured(result.remeasured)
         return result
-
-    def _learn_of_host(self, job: ModelJob, seconds: float, conditions: Conditions) -> None:
-        """Run networks along with their bricks, then watch the host, unless both are done.
-
-        Further copies run the model of ``job`` while it is watched.
-        """
-        ends_s = time.monotonic() + seconds
-        if seconds > SHORT_S and self._resources.earns_intervals(self._resources.target):
-            self._run_networks(ends_s, conditions)
-        self._campaign(conditions, None).watch(job, ends_s - time.monotonic())
 
     def _run_networks(self, ends_s: float, conditions: Conditions) -> None:
         """Run reference networks until about ``ends_s``, if this host has run too few models."""
@@ -180,14 +179,6 @@ class Campaigns:
                     self._campaign(conditions, lambda what, share: None).run([job])
             except BricksError as error:
                 _logger.info("%s was not run: %s", name, error)
-
-    def _conditions(self, budget_s: float | None, rule: StopRule | None) -> Conditions:
-        conditions = replace(self._resources.conditions, budget_s=budget_s)
-        if rule is not None:
-            conditions = replace(conditions, rule=rule)
-        if budget_s is not None:
-            conditions = replace(conditions, max_bricks=min(conditions.max_bricks, _FEW_BRICKS))
-        return conditions
 
     def _campaign(self, conditions: Conditions, progress: Progress | None) -> Campaign:
         resources = self._resources

@@ -57,9 +57,7 @@ def refuse_crowding(target: Target) -> None:
     The threads would take turns, and a latency would be that of taking turns. One thread is never
     refused: under a quota below one processor it stops, and runs in between as fast as without.
     """
-    from bricks.backends import (
-        describe_elsewhere,
-    )  # here, since commands import this to show their help
+    from bricks.backends import describe_elsewhere  # commands import this to show their help
 
     threads, copies = target.runtime.threads, target.runtime.copies
     there, most = target.system.processors, target.system.most_threads

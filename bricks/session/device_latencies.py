@@ -6,12 +6,12 @@ was learned from them. Must not know how kernels are added up.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from bricks.compose.basis import PredictedKernels
+from bricks.compose.basis import PredictedKernels, Results
 from bricks.errors import UsageError
 from bricks.graph.form import operator_title
 from bricks.samples.measurement import Measurement, Round
@@ -20,7 +20,6 @@ from bricks.units.interval import Interval
 from bricks.units.sample import Sample
 
 if TYPE_CHECKING:
-    from bricks.compose.basis import Results
     from bricks.decompose.plan import Brick
     from bricks.predict.kernels.kernel_predictor import KernelPrediction
     from bricks.predict.kernels.learned_kernels import LearnedKernels
@@ -28,9 +27,8 @@ if TYPE_CHECKING:
     from bricks.system.accelerator import Accelerator
     from bricks.system.target import Target
 
-# Half the width, relative to all kernels, of the error of another card. Of another
-# architecture it is assumed: published throughputs lie within it, but are of one program
-# (research/gpu.md).
+# Half the width, relative to all kernels, of the error of another card. Of another architecture it
+# is assumed: published throughputs lie within it, but are of one program (research/gpu.md).
 _SAME_ARCHITECTURE, _OTHER_ARCHITECTURE = 0.1, 0.4
 
 # The prefix of the keys of bricks; others are those of models and probes.
@@ -107,9 +105,14 @@ class DeviceLatencies:
         if self._card is not None:
             return self.on(self._card, bricks)
         own, found = card_of(self._accelerator), dict[str, PredictedKernels]()
-        for other in self._of_one_architecture if own is not None and bricks else ():
-            assert own is not None
-            found = other.on(own, bricks) | found
+        if own is None or not bricks:
+            return found
+        for target in self._source.systems.targets():
+            of = target.system.accelerator
+            if of is None or target.key == self._target_key:
+                continue
+            if of.capability == self._accelerator.capability:  # of one architecture
+                found = DeviceLatencies(self._source, target.key, of).on(own, bricks) | found
         return found
 
     def on(self, card: Card, bricks: Mapping[str, Brick]) -> dict[str, PredictedKernels]:
@@ -123,15 +126,6 @@ class DeviceLatencies:
             key: _in_form(bricks[key], of, Interval.exact(results[key].latency_s))
             for key, of in carried.items()
         }
-
-    @property
-    def _of_one_architecture(self) -> Iterator[DeviceLatencies]:
-        """The latencies of other measured cards of the accelerator's architecture."""
-        for target in self._source.systems.targets():
-            of = target.system.accelerator
-            own = of is None or target.key == self._target_key
-            if of is not None and not own and of.capability == self._accelerator.capability:
-                yield DeviceLatencies(self._source, target.key, of)
 
     def _results(self, keys: Sequence[str]) -> dict[str, Measurement]:
         results: Results = self._source.measurements.results(self._target_key, keys)

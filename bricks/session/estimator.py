@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING
 
 from bricks.compose.basis import (
     Basis,
+    DeviceBasis,
     Results,
     imprecise_bricks,
+    launch_costs,
     prior_of_measurement,
     prior_of_prediction,
 )
 from bricks.compose.recompose import own_run
 from bricks.compose.recomposition_error import OwnRun, OwnRuns
 from bricks.predict.prediction import BrickPredictions, Prediction
-from bricks.samples.call_overhead import needed_by
+from bricks.samples.call_overhead import DEVICE_PROBES, needed_by
 from bricks.samples.correction import conditions_of
 from bricks.samples.measurement import Failure, Measurement, round_spread
 from bricks.samples.usual_conditions import UsualConditions
@@ -30,7 +32,6 @@ from bricks.session.measured_target import HostHistory, LoadedBricks
 from bricks.store import Reading, Union
 
 if TYPE_CHECKING:
-    from bricks.compose.basis import DeviceBasis
     from bricks.compose.schedule import Construction
     from bricks.decompose.plan import Brick, Plan
     from bricks.session.device_latencies import DeviceLatencies
@@ -169,14 +170,16 @@ class Estimator:
         if not bare and self._resources.earns_intervals(target):
             own_runs = self._own_runs(predicted=bool(predictions.of)).without(plan.digest)
         basis = Basis(plan, results, predictions, conditions, sensitivities, own_runs, construction)
-        return basis if self._prior is None else self._with_prior(basis, self._prior, target)
+        if self._prior is None or not (uncertain := imprecise_bricks(basis)):
+            return basis
+        bricks = self._source.plans.load_bricks(plan.keys)
+        prior = self._prior.elsewhere(sorted(uncertain), plan, bricks, target)
+        return replace(basis, predictions=replace(basis.predictions, prior=prior))
 
     def _device(
         self, plan: Plan, results: Results, target: Target, accelerator: Accelerator
     ) -> DeviceBasis:
         """The costs of launching on an accelerator, and its kernels for unmeasured bricks."""
-        from bricks.compose.basis import DeviceBasis, launch_costs
-        from bricks.samples.call_overhead import DEVICE_PROBES
         from bricks.session.device_latencies import device_latencies
 
         costs = launch_costs(self.results([*DEVICE_PROBES.values()], target))
@@ -211,15 +214,6 @@ class Estimator:
             return None
         basis = self.basis(plan, results, target, conditions=conditions_of(run), bare=True)
         return own_run(basis, run)
-
-    def _with_prior(self, basis: Basis, prior: Estimator, target: Target) -> Basis:
-        """``basis`` with the priors of bricks whose measurements are uncertain."""
-        keys = imprecise_bricks(basis)
-        if not keys:
-            return basis
-        bricks = self._source.plans.load_bricks(basis.plan.keys)
-        known = prior.elsewhere(sorted(keys), basis.plan, bricks, target)
-        return replace(basis, predictions=replace(basis.predictions, prior=known))
 
     def elsewhere(
         self, keys: Sequence[str], plan: Plan, bricks: Mapping[str, Brick], target: Target

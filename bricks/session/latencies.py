@@ -13,13 +13,13 @@ are measured.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from threadpoolctl import ThreadpoolController
 
-from bricks.predict.prediction import BrickPredictions
+from bricks.predict.prediction import BrickPredictions, Prediction
 from bricks.session.latency_model import LatencyModel, SourceTargets
 from bricks.session.measured_target import LoadedBricks, MeasuredTarget
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from bricks.predict.features import BrickFeatures
     from bricks.predict.learned_file import Learned
     from bricks.predict.planner import Posterior
-    from bricks.predict.prediction import Prediction
     from bricks.predict.transfer import SourceTarget, ZeroShotTransfer
     from bricks.samples.measurement import Failure, Measurement
     from bricks.store import Reading
@@ -91,7 +90,13 @@ class Latencies:
         if self._model is None or self._outdated:
             # Bricks that cannot be read would be predicted.
             self.target.source.refuse_damage()
-            self._model = LatencyModel.read(self.target) or self._learned()
+            model = LatencyModel.read(self.target)
+            if model is None:
+                self._model = None  # one that was read says no longer that others are not needed
+                known = self.target.latencies()
+                features = self.target.features(known.measured)
+                model = LatencyModel.learn(known, features, self.others)
+            self._model = model
             self._outdated = False
         return self._model
 
@@ -99,11 +104,6 @@ class Latencies:
     def learned(self) -> bool:
         """Whether there is a predictor, perhaps from before the last measurements."""
         return self._model is not None and self._model.predictor is not None
-
-    def _learned(self) -> LatencyModel:
-        self._model = None  # if it was read before, it says no longer that others are not needed
-        known = self.target.latencies()
-        return LatencyModel.learn(known, self.target.features(known.measured), self.others)
 
     @property
     def others(self) -> Sequence[SourceTarget]:
@@ -128,13 +128,6 @@ class Latencies:
         borrowed = self.borrowed()
         return {} if borrowed is None else self._sources.calls(borrowed)
 
-    def _predicting(self) -> LatencyModel | None:
-        """The latency model with its own or a borrowed predictor; None without either."""
-        model, borrowed = self.model(), self.borrowed()
-        if borrowed is not None:
-            return model.borrowing(borrowed)
-        return None if model.predictor is None else model
-
     def predictions(self, keys: Collection[str]) -> BrickPredictions:
         """Predictions for the unresolved ``keys``; empty if too few bricks are measured anywhere.
 
@@ -150,8 +143,12 @@ class Latencies:
             k for k, b in failed.items() if noted_other_kernels(parse_model(b.model))
         )
         predictable = sorted(unresolved | unmeasurable)
-        model = self._predicting() if predictable else None
-        if model is None:
+        if not predictable:
+            return BrickPredictions()
+        model, borrowed = self.model(), self.borrowed()
+        if borrowed is not None:
+            model = replace(model, predictor=borrowed)
+        elif model.predictor is None:
             return BrickPredictions()
         predicted = self._predict(model, predictable)
         host = model.known.host
@@ -168,7 +165,8 @@ class Latencies:
             every = {**features, **others}
             new = {key: t for key, t in every.items() if (key, t) not in self._predicted}
 
-            with one_thread():
+            # The library of linear algebra under NumPy uses one thread.
+            with _controller().limit(limits=1, user_api="blas"):
                 predicted = model.predictor.predict(new)
             for key, prediction in predicted.items():
                 self._predicted[key, every[key]] = prediction
@@ -216,12 +214,6 @@ class Latencies:
         if not isinstance(model.predictor, Predictor) or self.others:
             return None
         return Learned(model.predictor, model.slowness, self.target.latencies().seconds)
-
-
-def one_thread() -> AbstractContextManager[Any]:
-    """A context in which the library of linear algebra under NumPy uses one thread."""
-    limits: AbstractContextManager[Any] = _controller().limit(limits=1, user_api="blas")
-    return limits
 
 
 @cache

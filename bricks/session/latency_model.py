@@ -16,17 +16,20 @@ from typing import TYPE_CHECKING
 
 from bricks.compose.basis import OTHER_HOST_SD
 from bricks.predict.effort import MIN
-from bricks.predict.features import slowed
+from bricks.predict.features import BrickFeatures, extract_features, slowed
 from bricks.samples.call_overhead import ALL_PROBES, LONG, PROBES
 from bricks.samples.measurement import Failure, Measurement
 from bricks.session.measured_target import KnownLatencies, MeasuredTarget
 from bricks.system.host_conditions import CALLS, HostConditions, mean_conditions
 
 if TYPE_CHECKING:
-    from bricks.predict.features import BrickFeatures
     from bricks.predict.learned_file import Learned
     from bricks.predict.predictor import Predictor
     from bricks.predict.transfer import SourceTarget, Transfer, ZeroShotTransfer
+
+# The number of other targets to use (those with most measurements), and the number of bricks from
+# which each learns its unmeasured ones. Keys are digests: the first keys are a random sample.
+_MAX_OTHERS, _ENOUGH = 4, 800
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +76,6 @@ class LatencyModel:
         latency_s = {key: known.mean_s(known.measured[key]) for key in features}
         return cls(learn(features, latency_s, known.families), known)
 
-    def borrowing(self, predictor: ZeroShotTransfer) -> LatencyModel:
-        """This model with the predictor that other targets give, where it has none."""
-        return replace(self, predictor=predictor)
-
     @property
     def missing_count(self) -> int:
         """The number of further bricks to measure before any can be predicted."""
@@ -87,15 +86,11 @@ class LatencyModel:
         """The relative standard deviation of the error that all predictions have in common."""
         if self.predictor is None:
             return 0.0
-        bias = self.predictor.bias
-        return math.hypot(bias, OTHER_HOST_SD) if self._from_other_host else bias
-
-    @property
-    def _from_other_host(self) -> bool:
-        """Whether the model was mostly learned from another host of this kind."""
-        measured = self.known.measured
+        bias, measured = self.predictor.bias, self.known.measured
         own = sum(not m.published for m in measured.values())
-        return self.kept or 2 * own < len(measured)
+        # Mostly learned from another host of this kind, or not.
+        other_host = self.kept or 2 * own < len(measured)
+        return math.hypot(bias, OTHER_HOST_SD) if other_host else bias
 
     def slowed(self, features: Mapping[str, BrickFeatures]) -> dict[str, BrickFeatures]:
         """The features of bricks as the predictor expects them."""
@@ -114,11 +109,6 @@ def learned_before(target: MeasuredTarget) -> Learned | None:
         new = target.source.plans.usage(target.key, target.granularity, unlearned=True)
         target.note_contexts([usage for _, usage in new])
     return learned
-
-
-# The number of other targets to use (those with most measurements), and the number of bricks from
-# which each learns its unmeasured ones. Keys are digests: the first keys are a random sample.
-_MAX_OTHERS, _ENOUGH = 4, 800
 
 
 def source_target(target: MeasuredTarget) -> SourceTarget | None:
@@ -147,8 +137,6 @@ def _with_host(source: SourceTarget, target: MeasuredTarget) -> SourceTarget:
     Published files have only the kernel of exchange. The others are bricks whose latencies follow
     from its measurements, where such a kernel was measured at all.
     """
-    from bricks.predict.features import slowed
-
     features = kernel_features()
     known = {name: of for name, of in features.items() if of.kernel in source.kernels}
     latency_s = {
@@ -169,7 +157,6 @@ def kernel_features() -> dict[str, BrickFeatures]:
     from bricks.backends.onnx_instruments import reference_kernels
     from bricks.decompose.identity import Cutter
     from bricks.graph.view import graph_of
-    from bricks.predict.features import extract_features
 
     graphs = {name: graph_of(model) for name, model in reference_kernels().items()}
     return {
@@ -190,28 +177,31 @@ class SourceTargets:
     def all(self) -> Sequence[SourceTarget]:
         """The source targets with most measurements."""
         if self._sources is None:
-            sources = map(source_target, self._others())
+            own, source = self._target, self._target.source
+            # Times on a host that launches kernels tell nothing about a processor that computes.
+            processors = (t for t in source.systems.targets() if t.system.accelerator is None)
+            # How copies slow each other down depends on their host. Where inputs repeat, processors
+            # learn them.
+            repeated = own.key in {
+                t.key for t in source.systems.targets() if t.runtime.repeat_inputs
+            }
+            similar = (
+                t
+                for t in processors
+                if t.runtime.copies == 1 and t.runtime.repeat_inputs == repeated
+            )
+            keys = [t.key for t in similar if t.key != own.key]
+            same_runtime = set(self._same_runtime())
+            keys.sort(
+                key=lambda key: (key not in same_runtime, -len(source.measurements.costs(key)), key)
+            )
+            others = [
+                MeasuredTarget(source, key, own.granularity, own.loaded)
+                for key in keys[:_MAX_OTHERS]
+            ]
+            sources = map(source_target, others)
             self._sources = [source for source in sources if source is not None]
         return self._sources
-
-    def _others(self) -> list[MeasuredTarget]:
-        own, source = self._target, self._target.source
-        # Times on a host that launches kernels tell nothing about a processor that computes.
-        processors = (t for t in source.systems.targets() if t.system.accelerator is None)
-        # How copies slow each other down depends on their host. Where inputs repeat, processors
-        # learn them.
-        repeated = own.key in {t.key for t in source.systems.targets() if t.runtime.repeat_inputs}
-        others = (
-            t for t in processors if t.runtime.copies == 1 and t.runtime.repeat_inputs == repeated
-        )
-        keys = [t.key for t in others if t.key != own.key]
-        same_runtime = set(self._same_runtime())
-        keys.sort(
-            key=lambda key: (key not in same_runtime, -len(source.measurements.costs(key)), key)
-        )
-        return [
-            MeasuredTarget(source, key, own.granularity, own.loaded) for key in keys[:_MAX_OTHERS]
-        ]
 
     def _same_runtime(self) -> list[str]:
         """The keys of targets with the same runtime and number of threads."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnx import NodeProto, TensorProto, ValueInfoProto, helper, shape_inference
 
-from bricks.compose.basis import IN_WALK_CALL_FACTOR
+from bricks.compose.basis import IN_WALK_CALL_FACTOR, Results
 from bricks.compose.latencies import call_cost
 from bricks.decompose.identity import Cutter
 from bricks.decompose.plan import Brick, Decomposition, isolated_decomposition
@@ -31,7 +31,6 @@ from bricks.samples.measurement import Measurement
 from bricks.session.measuring import measure_isolated
 
 if TYPE_CHECKING:
-    from bricks.compose.basis import Results
     from bricks.session.workspace import Workspace
     from bricks.system import Target
 
@@ -83,7 +82,11 @@ def measured_peaks(
         for brick in compute_peaks()
         if brick.flops is not None and brick.key in runs
     ]
-    bandwidths = _bandwidths(runs)
+    bandwidths: dict[int, float] = {}
+    for stream in memory_peaks():
+        if stream.brick.key in runs:
+            rate = stream.brick.bytes_moved * runs[stream.brick.key]
+            bandwidths[stream.size_bytes] = max(rate, bandwidths.get(stream.size_bytes, 0.0))
     sizes = sorted({stream.size_bytes for stream in memory_peaks()})
     whole = bandwidths.keys() == set(sizes)
     return Peaks(
@@ -102,7 +105,6 @@ def call_s(workspace: Workspace, target: Target) -> float:
 
 
 def _results(workspace: Workspace, target: Target) -> Results:
-    """The measurements of peaks and of calls on ``target``."""
     keys = sorted({*PROBES.values(), *(brick.key for brick in peak_bricks())})
     return workspace.known.measurements.results(target.key, keys)
 
@@ -121,16 +123,6 @@ def _runs_per_s(workspace: Workspace, target: Target) -> dict[str, float]:
             if net_s > 0:
                 rates[brick.key] = 1 / net_s
     return rates
-
-
-def _bandwidths(runs_per_s: dict[str, float]) -> dict[int, float]:
-    """The highest bandwidth in bytes per second by the bytes that a stream moves."""
-    bandwidths: dict[int, float] = {}
-    for stream in memory_peaks():
-        if stream.brick.key in runs_per_s:
-            rate = stream.brick.bytes_moved * runs_per_s[stream.brick.key]
-            bandwidths[stream.size_bytes] = max(rate, bandwidths.get(stream.size_bytes, 0.0))
-    return bandwidths
 
 
 Shape = Sequence[int]
@@ -157,19 +149,17 @@ def convolution(read: int, written: int, side: int, taps: int, **attributes: Any
 
 def synthetic_brick(node: NodeProto, inputs: Sequence[Shape], weight: Shape | None = None) -> Brick:
     """The brick of ``node``, with its inputs' shapes, and that of its weight, which comes last."""
-    weights = [] if weight is None else [_weight(node.input[-1], weight)]
+    weights = []
+    if weight is not None:
+        tensor = TensorProto(name=node.input[-1], data_type=TensorProto.FLOAT, dims=weight)
+        tensor.data_location = TensorProto.EXTERNAL
+        weights.append(tensor)
     names = node.input if weight is None else node.input[:-1]
     infos = [_info(name, shape) for name, shape in zip(names, inputs, strict=True)]
     # Inference gives the shape of the output, which follows from the others.
     graph = helper.make_graph([node], "synthetic", infos, [_info(node.output[0], None)], weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     return Cutter(graph_of(shape_inference.infer_shapes(model))).cut((0,)).brick
-
-
-def _weight(name: str, shape: Shape) -> TensorProto:
-    weight = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=shape)
-    weight.data_location = TensorProto.EXTERNAL
-    return weight
 
 
 def _info(name: str, shape: Shape | None) -> ValueInfoProto:
@@ -239,16 +229,12 @@ def peak_bricks() -> tuple[Brick, ...]:
 
 def at_best(granularity: str) -> list[Decomposition]:
     """All bricks of peaks as they run fastest: no other brick uses the caches in between."""
-    separate = [
-        isolated_decomposition(brick, granularity, surrounding_bytes=0) for brick in compute_peaks()
+    computing = [(brick, False) for brick in compute_peaks()]
+    streaming = [(stream.brick, stream.in_place) for stream in memory_peaks()]
+    return [
+        isolated_decomposition(brick, granularity, in_place=in_place, surrounding_bytes=0)
+        for brick, in_place in computing + streaming
     ]
-    for stream in memory_peaks():
-        separate.append(
-            isolated_decomposition(
-                stream.brick, granularity, in_place=stream.in_place, surrounding_bytes=0
-            )
-        )
-    return separate
 
 
 def _stream(operator: str, inputs: Sequence[str], count: int) -> Brick:

@@ -17,7 +17,7 @@ from bricks.samples.correction import Correction
 from bricks.samples.measurement import Failure, Measurement
 from bricks.samples.sensitivity import BrickWork, Sensitivities
 from bricks.samples.usual_conditions import UsualConditions
-from bricks.system.host_conditions import mean_conditions
+from bricks.system.host_conditions import HostConditions, mean_conditions
 from bricks.zoo import entries, programs
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from bricks.decompose.plan import Brick, Decomposition, Plan
     from bricks.predict.features import BrickFeatures, Context
     from bricks.store import Reading
-    from bricks.system.host_conditions import HostConditions
 
 
 @dataclass(slots=True)

@@ -25,9 +25,14 @@ from bricks.session.defaults import PROBE_BRICKS, PROBING_S
 
 if TYPE_CHECKING:
     from bricks.measure.campaign_result import CampaignResult
-    from bricks.session.latencies import Latencies
     from bricks.session.workspace import Workspace
     from bricks.system import Target
+
+# Further rounds of known bricks: all those of a model are as precise as so many of the model.
+_RENEWED = StopRule(min_rounds=5, max_rounds=5, passes=1, retries=0)
+
+# A model is measured in at most so many parts, each of at least so many bricks.
+_MAX_PARTS, _MIN_BRICKS = 6, 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +71,6 @@ class Probed:
     wall_s: float
 
 
-# Further rounds of known bricks: all those of a model are as precise as so many of the model.
-_RENEWED = StopRule(min_rounds=5, max_rounds=5, passes=1, retries=0)
-
-
 def measure(
     workspace: Workspace,
     models: Iterable[Model],
@@ -84,7 +85,9 @@ def measure(
     default the rule of the options.
     """
     started = time.perf_counter()
-    jobs = _jobs(workspace, models, only)
+    chosen = None if only is None else frozenset(only)
+    jobs = [bricks_job(workspace, model, chosen=chosen) for model in models]
+    jobs = jobs if chosen is None else [job for job in jobs if job.keys]
     others = _isolated_jobs(workspace, isolated)
     result = workspace.campaigns.measure([*jobs, *others], rule=rule)
     store, target = workspace.store, workspace.target
@@ -122,14 +125,6 @@ def old_bricks(workspace: Workspace, model: Model) -> frozenset[str]:
     known = workspace.store.measurements.results(workspace.target.key, keys)
     every = [m for m in known.values() if isinstance(m, Measurement) and not m.published]
     return frozenset(m.key for m in every if not m.host or (m.host.taken_s or 0) < began_s)
-
-
-def _jobs(
-    workspace: Workspace, models: Iterable[Model], only: Collection[str] | None
-) -> list[ModelJob]:
-    chosen = None if only is None else frozenset(only)
-    jobs = [bricks_job(workspace, model, chosen=chosen) for model in models]
-    return jobs if chosen is None else [job for job in jobs if job.keys]
 
 
 def _isolated_jobs(workspace: Workspace, bricks: Iterable[Brick | Decomposition]) -> list[ModelJob]:
@@ -191,10 +186,6 @@ def isolated_job(workspace: Workspace, brick: Brick | Decomposition) -> ModelJob
     return ModelJob(nothing, decomposition, whole=False)
 
 
-# A model is measured in at most so many parts, each of at least so many bricks.
-_MAX_PARTS, _MIN_BRICKS = 6, 12
-
-
 def measure_in_turn(pair: tuple[Workspace, Workspace], models: Sequence[Model]) -> None:
     """Measure what the cache lacks of ``models`` in both of ``pair``, part by part.
 
@@ -243,7 +234,11 @@ def probe(
     latencies = workspace.estimators.measured.latencies(workspace.target)
     for job in jobs:
         latencies.add_model(job.decomposition)
-    chosen = _measured_probes(workspace, jobs, latencies, bricks, budget_s)
+    chosen: list[str] = []
+    if any(job.keys for job in jobs):
+        chosen = probes(jobs, latencies, bricks)
+        picked = [replace(job, chosen=frozenset(chosen)) for job in jobs]
+        workspace.campaigns.measure_all([job for job in picked if job.keys], budget_s)
     keys = sorted({key for job in jobs for key in job.keys})
     results = workspace.store.measurements.results(workspace.target.key, keys)
     others = {target.key: target for target in workspace.known.systems.targets()}
@@ -257,19 +252,3 @@ def probe(
         failures=tuple(r for k, r in results.items() if isinstance(r, Failure) and k in chosen),
         wall_s=time.perf_counter() - started,
     )
-
-
-def _measured_probes(
-    workspace: Workspace,
-    jobs: Sequence[ModelJob],
-    latencies: Latencies,
-    bricks: int,
-    budget_s: float,
-) -> list[str]:
-    """The keys of the chosen ``bricks``, measured within ``budget_s`` seconds."""
-    if not any(job.keys for job in jobs):
-        return []
-    chosen = probes(jobs, latencies, bricks)
-    picked = [replace(job, chosen=frozenset(chosen)) for job in jobs]
-    workspace.campaigns.measure_all([job for job in picked if job.keys], budget_s)
-    return chosen

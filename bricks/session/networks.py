@@ -16,7 +16,7 @@ from bricks import backends
 from bricks.errors import UsageError, suggestion
 from bricks.measure.collectives import CollectiveCampaign, CollectivesMeasured, known_collectives
 from bricks.measure.protocol.training import ReadInterface
-from bricks.measure.ranks import LocalRanks, RankLocation, loopback, namespaces
+from bricks.measure.ranks import LocalRanks, RankLocation, Ranks, loopback, namespaces
 from bricks.measure.supervisor import WorkerSettings
 from bricks.network.collective import BESIDE, OPERATIONS, Aspect, Collective, operation_of, volume
 from bricks.network.times import MeasuredNetwork
@@ -29,8 +29,6 @@ from bricks.units.facts import json_of
 if TYPE_CHECKING:
     from bricks.backends import Offer
     from bricks.measure.campaign_result import Progress
-    from bricks.measure.ranks import Ranks
-    from bricks.network.series import SizeSeries
     from bricks.store import Store
 
 # Powers of four, from the gradients of one layer to those of a large model.
@@ -40,6 +38,8 @@ SIZES = tuple(1024 * 4**power for power in range(10))
 CHECKED_SIZES = SIZES[:-1]
 
 MIN_RANKS, MAX_RANKS = 2, 64
+
+_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,6 @@ def collectives_settings(backend: str, python: str | None = None) -> tuple[Worke
 
 
 def _offering(backend: str) -> Offer:
-    """The offer of the runtime with this collective backend."""
     offers = {name: offer for offer in backends.offers() for name in offer.collectives}
     if backend not in offers:
         raise UsageError(f"no backend is called {backend!r}: {suggestion(backend, offers)}")
@@ -217,41 +216,29 @@ def network_called(store: Store, name: str) -> MeasuredNetwork:
 
 def fits(network: MeasuredNetwork) -> list[dict[str, Any]]:
     """The fits of all operations by ranks, isolated and while ranks compute."""
-    return [
-        _fit(series, operation, ranks, aspect)
-        for operation in OPERATIONS
-        for aspect in (Aspect.ALONE, Aspect.COMPUTING)
-        for ranks, series in sorted(network.series(operation, aspect).items())
-    ]
-
-
-def _fit(series: SizeSeries, operation: str, ranks: int, aspect: Aspect) -> dict[str, Any]:
-    fit = series.fit
-    return {
-        "operation": operation,
-        "ranks": ranks,
-        "computing": aspect is Aspect.COMPUTING,
-        "deviation": fit.deviation,
-        "pieces": json_of(fit.segments),
-        "points": [
-            _point(series, volume(operation, ranks), size, residual)
-            for size, residual in zip(fit.sizes, fit.residuals, strict=True)
-        ],
-    }
-
-
-def _point(series: SizeSeries, volume: float, num_bytes: int, residual: float) -> dict[str, Any]:
-    """A measured size; ``bus_bytes_per_s`` is the bandwidth of a link as nccl-tests counts it."""
-    time_s = series.measured(num_bytes)
-    return {
-        "num_bytes": num_bytes,
-        "seconds": time_s.value,
-        "low_s": time_s.low,
-        "high_s": time_s.high,
-        "rounds": len(series.rounds_s[num_bytes]),
-        "residual": residual,
-        "bus_bytes_per_s": volume * num_bytes / time_s.value,
-    }
+    found = []
+    for operation, aspect in itertools.product(OPERATIONS, (Aspect.ALONE, Aspect.COMPUTING)):
+        for ranks, series in sorted(network.series(operation, aspect).items()):
+            fit, points = series.fit, list[dict[str, Any]]()
+            for num_bytes, residual in zip(fit.sizes, fit.residuals, strict=True):
+                time_s = series.measured(num_bytes)
+                points.append({
+                    "num_bytes": num_bytes,
+                    "seconds": time_s.value, "low_s": time_s.low, "high_s": time_s.high,
+                    "rounds": len(series.rounds_s[num_bytes]),
+                    "residual": residual,
+                    # The bandwidth of a link as nccl-tests counts it.
+                    "bus_bytes_per_s": volume(operation, ranks) * num_bytes / time_s.value,
+                })  # fmt: skip
+            found.append({
+                "operation": operation,
+                "ranks": ranks,
+                "computing": aspect is Aspect.COMPUTING,
+                "deviation": fit.deviation,
+                "pieces": json_of(fit.segments),
+                "points": points,
+            })  # fmt: skip
+    return found
 
 
 def slowdowns(network: MeasuredNetwork) -> list[dict[str, Any]]:
@@ -264,9 +251,6 @@ def slowdowns(network: MeasuredNetwork) -> list[dict[str, Any]]:
         ratio = network.slowdown(count).interval
         rows.append({"ranks": count, "ratio": ratio.value, "low": ratio.low, "high": ratio.high})
     return rows
-
-
-_TIMEOUT_S = 60.0
 
 
 @contextmanager
@@ -351,32 +335,17 @@ def loopback_network(
     version = collectives_settings(request.backend, request.python)[1]
     system = store.systems.named(fingerprint())
     facts = [interface_facts(location.interface) for location in loopback(request.ranks)]
-    network = _called_as_known(store, _on_this_host(request.name, facts, system), request.ranks)
+    network = _on_this_host(request.name, facts, system)
+    names = {known.key: known.name for known, _ in store.systems.network_targets()}
+    # Under the name that it is known by, or one that no other network has.
+    numbered = (f"{network.name}-{number}" for number in itertools.count(request.ranks))
+    free = (n for n in itertools.chain((network.name,), numbered) if n not in names.values())
+    network = replace(network, name=names.get(network.key) or next(free))
     target = collectives_target(network, system, request.backend, version)
-    keys = [key for collective in request.collectives for key in _aspects(collective)]
+    aspects = (Aspect.ALONE, *BESIDE)
+    keys = [replace(of, aspect=aspect).key for of in request.collectives for aspect in aspects]
     if set(keys) - store.measurements.settled(target.key, keys):
         announce(network.name)
         named = replace(request, name=network.name, computing=True)
         measure_locally(store, named, progress=progress)
     return network_called(store, network.name)
-
-
-def _called_as_known(store: Store, network: NetworkFingerprint, ranks: int) -> NetworkFingerprint:
-    """``network`` under the name that it is known by, or one that no other network has."""
-    names = {known.key: known.name for known, _ in store.systems.network_targets()}
-    if network.key in names:
-        return replace(network, name=names[network.key])
-    others = set(names.values())
-    free = (name for name in _names(network.name, ranks) if name not in others)
-    return replace(network, name=next(free))
-
-
-def _names(name: str, ranks: int) -> Iterator[str]:
-    yield name
-    for number in itertools.count(ranks):
-        yield f"{name}-{number}"
-
-
-def _aspects(of: Collective) -> list[str]:
-    """Keys of a collective's measurements: isolated, and while ranks compute."""
-    return [replace(of, aspect=aspect).key for aspect in (Aspect.ALONE, *BESIDE)]

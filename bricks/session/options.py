@@ -41,6 +41,9 @@ DISPLACED_BYTES = 0, 1 << 28
 # Bytes of weights that may be loaded together even if memory is scarce.
 _MIN_WEIGHT_BYTES = 512 << 20
 
+# The share of the available memory that a worker may take, unless the options say otherwise.
+_MEMORY_SHARE = 0.9
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -125,7 +128,11 @@ def effort_of(options: Options) -> Effort:
 def runtime_of(options: Options, info: BackendInfo) -> Runtime:
     """The requested runtime; :class:`UsageError` if it does not support the options."""
     granularity = Granularity.parse(options.granularity)
-    copies, threads = _refuse_copies(options), options.threads
+    copies, threads = options.copies, options.threads
+    if not 1 <= copies <= MAX_COPIES:
+        raise UsageError(f"{copies} copies cannot be had: give 1 to {MAX_COPIES}")
+    if copies > 1 and options.device != CPU:
+        raise UsageError("copies share the cores of a processor: leave out --copies or --device")
     if threads is None:
         threads = max(1, physical_cores() // copies)
     if not 1 <= threads <= MAX_THREADS:
@@ -167,24 +174,12 @@ def conditions_of(options: Options, info: BackendInfo, target: Target) -> Condit
         given,
         exclusive=info.timed and given.exclusive,
         max_eviction_bytes=_max_eviction_bytes(target, given.max_eviction_bytes),
-        max_weight_bytes=_max_weight_bytes(available_memory_bytes(), given.max_weight_bytes),
+        # A tenth of the available memory, if that is less; never below a minimum.
+        max_weight_bytes=min(
+            given.max_weight_bytes, max(_MIN_WEIGHT_BYTES, available_memory_bytes() // 10)
+        ),
         displaced_bytes=() if target.system.accelerator is None else DISPLACED_BYTES,
     )
-
-
-def _refuse_copies(options: Options) -> int:
-    """The copies of ``options``; :class:`UsageError` if so many cannot run at once."""
-    copies = options.copies
-    if not 1 <= copies <= MAX_COPIES:
-        raise UsageError(f"{copies} copies cannot be had: give 1 to {MAX_COPIES}")
-    if copies > 1 and options.device != CPU:
-        raise UsageError("copies share the cores of a processor: leave out --copies or --device")
-    return copies
-
-
-def _max_weight_bytes(available_bytes: int, max_bytes: int) -> int:
-    """A tenth of the available memory, or ``max_bytes`` if that is less; never below a minimum."""
-    return min(max_bytes, max(_MIN_WEIGHT_BYTES, available_bytes // 10))
 
 
 def _max_eviction_bytes(target: Target, max_bytes: int) -> int:
@@ -197,10 +192,6 @@ def _max_eviction_bytes(target: Target, max_bytes: int) -> int:
     sizes: Mapping[str, int | None] = target.system.identity["cache_bytes"]
     known = [size for size in sizes.values() if size is not None]
     return min(max_bytes, 2 * sum(known)) if known else max_bytes
-
-
-# The share of the available memory that a worker may take, unless the options say otherwise.
-_MEMORY_SHARE = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +211,10 @@ class Setup:
         granularity = Granularity.parse(options.granularity)
         effort = effort_of(options)
         info = described(options)
-        target = Target(_on_device(options, system), runtime_of(options, info))
+        accelerator = backends.on_device(options.runtime, options.device).accelerator()
+        if accelerator is not None:
+            system = system.with_accelerator(accelerator)
+        target = Target(system, runtime_of(options, info))
         return cls(options, info, granularity, effort, target, conditions_of(options, info, target))
 
     def named(self, system: System) -> Setup:
@@ -250,9 +244,3 @@ class Setup:
             device=self.options.device,
             repeat_inputs=self.options.repeat_inputs,
         )
-
-
-def _on_device(options: Options, host: System) -> System:
-    """``host`` with the accelerator that runs models, if the options name one."""
-    accelerator = backends.on_device(options.runtime, options.device).accelerator()
-    return host if accelerator is None else host.with_accelerator(accelerator)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from bricks import backends
 from bricks.backends.base import capability
-from bricks.backends.programs import ProgramTranslator, TranslatedProgram
+from bricks.backends.programs import ProgramTranslator
 from bricks.decompose.build import build
 from bricks.decompose.plan import Brick, Decomposition, Plan
 from bricks.errors import BackendError, CacheDamaged, ModelError, UsageError, WorkerError
@@ -74,9 +74,6 @@ class Plans:
             if decomposition is None:
                 _logger.info("%s: decomposing it", model.name)
                 self._resources.progress(f"decomposing {model.name}", 0.0)
-                from bricks.graph.form import ModelForm, form_of
-                from bricks.graph.view import parse_model
-
                 info = self._resources.setup.info
                 form = form_of(parse_model(model.skeleton))
                 if form is ModelForm.PROGRAMS and backends.offer(info.name).accepts is not form:
@@ -164,7 +161,10 @@ class Plans:
         if known is not None:
             return known[0]
         if target.system.accelerator is not None:
-            return self._translated(model, target)
+            key = f"{model.digest} {target.key}"
+            if key not in self._translations:
+                self._translations[key] = self._decomposed_on(model, target)
+            return self._translations[key].plan
         own = self.decompose(model)
         if not self._known.serves(own.plan, own.bricks, self._target, target):
             raise UsageError(
@@ -172,13 +172,6 @@ class Plans:
                 " execute another graph: decompose it there, or give --granularity N"
             )
         return own.plan
-
-    def _translated(self, model: Model, target: Target) -> Plan:
-        """The plan of the calls that a recorded program makes on an accelerator."""
-        key = f"{model.digest} {target.key}"
-        if key not in self._translations:
-            self._translations[key] = self._decomposed_on(model, target)
-        return self._translations[key].plan
 
     def _decomposed_on(self, model: Model, target: Target) -> Decomposition:
         """A recorded program on an accelerator, where its plan may be known."""
@@ -215,17 +208,14 @@ class Plans:
         there = self._translations.get(f"{digest} {target.key}")
         if there is not None:
             return there.plan
-        own = self._own_plan(digest)
-        if own is None:
+        if digest in self._decompositions:
+            own = self._decompositions[digest].plan
+        elif (found := self._known.find(digest, self._target)) is not None:
+            own = found[0]
+        else:
             return None
         bricks = self.known_bricks(own)
         return own if self._known.serves(own, bricks, self._target, target) else None
-
-    def _own_plan(self, digest: str) -> Plan | None:
-        if digest in self._decompositions:
-            return self._decompositions[digest].plan
-        known = self._known.find(digest, self._target)
-        return None if known is None else known[0]
 
     def know(self, bricks: Mapping[str, Brick]) -> None:
         """Take note of bricks that no model has, such as probes; they are not stored."""
@@ -310,7 +300,6 @@ def _revised(source: Reading, plan: Plan, target: Target) -> bool:
 
 
 def _operators(bricks: Mapping[str, Brick]) -> set[str]:
-    """The plain names of the operators of ``bricks``."""
     return {operator_title(name) for brick in bricks.values() for name in brick.operators}
 
 
@@ -361,12 +350,8 @@ def calls_on(provider: str, runtime: str, model: Model) -> tuple[Model, tuple[st
             f"{model.name}: it is not known how {provider} runs {', '.join(there.untranslated)}:"
             " record it on a GPU (--device cuda)"
         )
-    return _model_of(model, there), there.notes
-
-
-def _model_of(model: Model, there: TranslatedProgram) -> Model:
     skeleton = there.proto.SerializeToString(deterministic=True)
-    return replace(model, skeleton=skeleton, digest=digest(there.proto))
+    return replace(model, skeleton=skeleton, digest=digest(there.proto)), there.notes
 
 
 def decomposed(model: Model, notes: tuple[str, ...], granularity: Granularity) -> Decomposition:

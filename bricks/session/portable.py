@@ -17,7 +17,7 @@ from bricks import backends
 from bricks.backends.portable import Portable
 from bricks.decompose.granularity import Granularity
 from bricks.errors import BricksError, ModelError, StoreError, UsageError, first_line
-from bricks.graph.program import Origin, origin_of
+from bricks.graph.program import origin_of
 from bricks.graph.view import parse_model
 from bricks.measure.walk_builder import WalkOptions, walk_of
 from bricks.samples.call_overhead import DEVICE_PROBES, PHASE_PROBES, PROBES, call_counts
@@ -30,9 +30,8 @@ from bricks.system.allocator import KEPT, KEPT_TUNABLES, TUNABLES
 from bricks.zoo import zoo_folder
 
 if TYPE_CHECKING:
-    from bricks.decompose.plan import Brick, Decomposition
+    from bricks.decompose.plan import Decomposition
     from bricks.graph.model import Model
-    from bricks.measure.walk import Walk
     from bricks.session.workspace import Workspace
     from bricks.store import Store
     from bricks.store.merge import Merged, Mismatch
@@ -76,7 +75,9 @@ def portable_content(
 
     Programs of the zoo always are. Raises :class:`UsageError` if the runtime has no such suites.
     """
-    offer = _portable_offer(workspace)
+    offer = backends.offer(workspace.runtime.backend)
+    if not isinstance(offer, Portable):
+        raise UsageError(f"{offer.name} has no portable suites: leave out --portable")
     files = _Files()
     own = [
         PortableModel(model.name, cut, _code_of(model, files.code, own=code))
@@ -95,7 +96,11 @@ def portable_content(
         "default": runtime.provider,
         "protocol": PROTOCOL,
         "granularity": str(workspace.granularity),
-        "runtime": _without(runtime.to_json(), ("build", "version", "provider", "threads")),
+        "runtime": {
+            name: fact
+            for name, fact in runtime.to_json().items()
+            if name not in ("build", "version", "provider", "threads")
+        },
         "made_with": {"version": runtime.version, "vectors": workspace.target.system.vectors},
         "probes": {"chains": _CHAINS, "phases": PHASE_PROBES, "device": DEVICE_PROBES},
         "phases": sorted({name for _, cut in decomposed for name in call_counts(cut.plan)}),
@@ -106,17 +111,6 @@ def portable_content(
     return PortableContent(
         facts, variants, files.records, files.pieces, files.plans, modules, files.code
     )
-
-
-def _portable_offer(workspace: Workspace) -> Portable:
-    offer = backends.offer(workspace.runtime.backend)
-    if not isinstance(offer, Portable):
-        raise UsageError(f"{offer.name} has no portable suites: leave out --portable")
-    return offer
-
-
-def _without(facts: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
-    return {name: fact for name, fact in facts.items() if name not in names}
 
 
 def _translated(
@@ -152,14 +146,11 @@ def _code_of(model: Model, code: dict[str, bytes], *, own: bool) -> Mapping[str,
     file = Path(origin.folder or zoo_folder(), where)
     if not file.is_file():
         return None
-    name = where if not origin.folder else _own_name(origin, file)
+    name = where
+    if origin.folder:  # a path that tells nothing of the user's folders
+        name = f"own/{hashlib.sha256(origin.folder.encode()).hexdigest()[:8]}/{file.name}"
     code[name] = file.read_bytes()
     return {"entry": f"{name}:{function}", "options": dict(origin.options)}
-
-
-def _own_name(origin: Origin, file: Path) -> str:
-    """The path of a user's file, which tells nothing of the user's folders."""
-    return f"own/{hashlib.sha256(origin.folder.encode()).hexdigest()[:8]}/{file.name}"
 
 
 def _variant(
@@ -170,7 +161,16 @@ def _variant(
     problems, taken = list(notes), set[str]()
     for model in models:
         cut = model.decomposition
-        failed = _add_bricks(offer, cut.bricks, files)
+        # Bricks become records and pieces; some cannot travel.
+        failed: dict[str, str] = {}
+        for key, brick in cut.bricks.items():
+            encoded = b64encode(brick.model).decode()
+            files.records[key] = {"key": key, "model": encoded, **brick.to_json()}
+            if key not in files.pieces:
+                try:
+                    files.pieces[key] = offer.piece(parse_model(brick.model))
+                except BricksError as error:
+                    failed[key] = first_line(error)
         problems += [f"{model.name}: {reason}" for reason in sorted({*failed.values()})]
         plan = cut.plan
         files.plans[plan.digest] = {"wall_s": 0.0, "plan": plan.to_json()}
@@ -181,20 +181,6 @@ def _variant(
         groups += _groups_of(cut, {*failed}, taken)
     ordered = sorted(groups, key=lambda group: group["level"])
     return PortableVariant(programs, ordered, problems)
-
-
-def _add_bricks(offer: Portable, bricks: Mapping[str, Brick], files: _Files) -> dict[str, str]:
-    """Add bricks as records and pieces; reasons of those that cannot travel, by key."""
-    failed: dict[str, str] = {}
-    for key, brick in bricks.items():
-        model = b64encode(brick.model).decode()
-        files.records[key] = {"key": key, "model": model, **brick.to_json()}
-        if key not in files.pieces:
-            try:
-                files.pieces[key] = offer.piece(parse_model(brick.model))
-            except BricksError as error:
-                failed[key] = first_line(error)
-    return failed
 
 
 def _groups_of(
@@ -242,23 +228,21 @@ def _group(
     if keys:
         options = WalkOptions(avoid=failed, max_eviction_bytes=_MAX_EVICTION_BYTES)
         walk = walk_of(cut, keys, options)
-        steps = [*_steps(walk)]
+        events = walk.allocation_events(walk.steps) or [[] for _ in walk.steps]
+        steps: list[dict[str, Any]] = [
+            {
+                "key": step.key, "load": step.load, "inputs": step.inputs, "outputs": step.outputs,
+                "timed": step.timed, "weight": step.weight, "repeated": step.repeated,
+                "before": before,
+            }
+            for step, before in zip(walk.steps, events, strict=False)
+        ]  # fmt: skip
         yield {
             "model": cut.plan.model, "level": level, "rounds": _GROUPS[level][1],
             "keys": list(keys), "bytes": _bytes_of(cut, {step["key"] for step in steps}),
             "eviction_bytes": walk.eviction_bytes(walk.steps),
             "displaced_bytes": list(DISPLACED_BYTES),
             "region_bytes": walk.region_bytes, "steps": steps,
-        }  # fmt: skip
-
-
-def _steps(walk: Walk) -> Iterator[dict[str, Any]]:
-    events = walk.allocation_events(walk.steps) or [[] for _ in walk.steps]
-    for step, before in zip(walk.steps, events, strict=False):
-        yield {
-            "key": step.key, "load": step.load, "inputs": step.inputs, "outputs": step.outputs,
-            "timed": step.timed, "weight": step.weight, "repeated": step.repeated,
-            "before": before,
         }  # fmt: skip
 
 

@@ -16,16 +16,18 @@ from bricks.errors import UsageError
 from bricks.samples.call_overhead import needed_by
 from bricks.samples.correction import conditions_of
 from bricks.samples.measurement import Failure, Measurement
-from bricks.samples.usual_conditions import SAME_PERIOD_S
+from bricks.samples.usual_conditions import SAME_PERIOD_S, UsualConditions
 
 if TYPE_CHECKING:
     from bricks.compose.basis import Basis, Results
     from bricks.compose.estimate import Estimate, IncompleteEstimate
     from bricks.decompose.plan import Plan
     from bricks.graph.model import Model
-    from bricks.samples.usual_conditions import UsualConditions
     from bricks.session.workspace import Workspace
     from bricks.system import Target
+
+# Seconds for which reference kernels are timed.
+WATCHED_S = 1.0
 
 
 def predict(
@@ -120,10 +122,6 @@ def recomposed(
     return recompose(estimator.basis(plan, results, target, conditions=conditions))
 
 
-# Seconds for which reference kernels are timed.
-WATCHED_S = 1.0
-
-
 def present_conditions(workspace: Workspace, models: Sequence[Model] = ()) -> UsualConditions:
     """The conditions of the next seconds; the host has then been watched for one second more.
 
@@ -133,7 +131,6 @@ def present_conditions(workspace: Workspace, models: Sequence[Model] = ()) -> Us
     """
     from bricks.measure.protocol.walking import TimeKernels
     from bricks.measure.timing_lock import timing_lock
-    from bricks.samples.usual_conditions import UsualConditions
     from bricks.session.measuring import whole_job
     from bricks.system.host_conditions import mean_conditions
 

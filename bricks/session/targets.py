@@ -7,7 +7,7 @@ runtime are taken to be those of a measured system. Must not know what is asked 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -51,35 +51,22 @@ def _with_word(systems: Sequence[System], word: str) -> list[System]:
     if len(names) > 1:
         listed = " and ".join(names)
         raise NameUnknown(f"{word!r} is a part of {listed}: give the whole name of one")
-    if not matching:
-        raise NameUnknown(_unknown(word, systems))
-    return matching
-
-
-def _unknown(name: str, systems: Sequence[System]) -> str:
-    """The error of a name that no known system has."""
+    if matching:
+        return matching
     names = sorted({system.name for system in systems})
-    short, cards = short_names(names), any(system.accelerator for system in systems)
-    unknown = f"no {name} among the known systems ({_some(short)})"
-    if (meant := nearest(name, [*short.values(), *names, *_cards(cards)])) is not None:
-        return f"{unknown}: did you mean {meant}?"
-    return (
+    short = sorted(short_names(names).values())
+    some = ", ".join(short[:_MOST]) + (" …" if len(short) > _MOST else "") if short else "none yet"
+    unknown = f"no {word} among the known systems ({some})"
+    # Names of cards as people type them, where cards are predicted.
+    aliases = known_aliases() if any(system.accelerator for system in systems) else ()
+    cards = [f"{maker}{alias}" for alias in aliases for maker in ("", "nvidia-")]
+    if (meant := nearest(word, [*short, *names, *cards])) is not None:
+        raise NameUnknown(f"{unknown}: did you mean {meant}?")
+    raise NameUnknown(
         f"{unknown}; measure it there:"
         " 'bricks generate MODEL --out suite.zip' here, 'bricks measure suite.zip' and"
         " 'bricks cache export' there, 'bricks cache import' here"
     )
-
-
-def _cards(predicted: bool) -> list[str]:
-    """Names of cards as people type them; none unless cards are ``predicted``."""
-    aliases = known_aliases() if predicted else ()
-    return [f"{maker}{alias}" for alias in aliases for maker in ("", "nvidia-")]
-
-
-def _some(known: Mapping[str, str]) -> str:
-    """A few of the short names."""
-    names = sorted(known.values())
-    return ", ".join(names[:_MOST]) + (" …" if len(names) > _MOST else "") if names else "none yet"
 
 
 def short_names(names: Collection[str]) -> dict[str, str]:
@@ -107,8 +94,7 @@ def target_called(workspace: Workspace, name: str) -> Target:
     """The target with the runtime of ``workspace`` on the system with this name or key.
 
     Its version and allocator there may be others; the number of threads too, unless the options
-    give it.
-    Raises :class:`UsageError` if there is none, or more than one.
+    give it. Raises :class:`UsageError` if there is none, or more than one.
     """
     known = workspace.known.systems.targets()
     systems = systems_called((t.system for t in known), name)

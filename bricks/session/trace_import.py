@@ -18,13 +18,20 @@ from __future__ import annotations
 
 import platform
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bricks import backends
-from bricks.backends.profiler_trace import CallMatch, Unmatched
+from bricks.backends.profiler_trace import (
+    CallMatch,
+    ProfilerTrace,
+    TracedDevice,
+    TracedPhase,
+    TraceFormat,
+    Unmatched,
+)
 from bricks.decompose.identity import mismatch
 from bricks.decompose.plan import Brick, Decomposition
 from bricks.errors import StoreError, UsageError
@@ -43,7 +50,6 @@ from bricks.units.sample import Sample
 
 if TYPE_CHECKING:
     from bricks.backends.offer import Offer
-    from bricks.backends.profiler_trace import ProfilerTrace, TracedDevice, TracedPhase, TraceFormat
     from bricks.graph.model import Model
     from bricks.session.workspace import Workspace
     from bricks.store.results_file import Record
@@ -51,6 +57,9 @@ if TYPE_CHECKING:
 # The fact in a system's identity that its samples are a profiler's.
 PROFILED = "profiled"
 _CPU, _GPU, _UNKNOWN = "CPU", "CUDA", "unknown"
+
+# Chains of nodes that take nothing but their own time.
+_NODE_S = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +78,25 @@ def trace_target(
 
     A trace of this host or of a GPU needs no name. ``known`` has facts of GPUs.
     """
+    threads = host.threads
     if trace.device is not None:
-        system, threads = _gpu(trace.device, host, known, path), host.threads or 1
-    elif host.name is None and trace.host_name not in (None, platform.node()):
+        card, threads = _accelerator(trace.device, known, path), threads or 1
+        words = "-".join(trace.device.name.lower().split())
+        facts = {**_unknown_host(host), ACCELERATOR: card.to_json()}
+        system = System(host.name or f"{words}-{PROFILED}", facts, {})
+    elif host.name is not None:
+        system = System(host.name, _unknown_host(host), {})
+    elif trace.host_name not in (None, platform.node()):
         raise UsageError(f"{path} is of another host: name it with --host")
     else:
-        system, threads = _processor(host), host.threads or physical_cores()
+        here = fingerprint()
+        facts = {**here.identity, PROFILED: True}
+        system = System(f"{here.name}-{PROFILED}", facts, here.recorded)
     runtime = Runtime(
         backend=offer.name,
         version=host.version or _version(trace, offer),
         provider=_CPU if trace.device is None else _GPU,
-        threads=threads,
+        threads=threads or physical_cores(),
         brick_optimization="none",
     )
     return Target(system, runtime)
@@ -90,20 +107,6 @@ def _version(trace: ProfilerTrace, offer: Offer) -> str:
     if trace.device is not None or offer.environment is None or offer.package is None:
         return _UNKNOWN
     return offer.environment.pinned(offer.package)
-
-
-def _processor(host: TracedHost) -> System:
-    if host.name is not None:
-        return System(host.name, _unknown_host(host), {})
-    here = fingerprint()
-    return System(f"{here.name}-{PROFILED}", {**here.identity, PROFILED: True}, here.recorded)
-
-
-def _gpu(device: TracedDevice, host: TracedHost, known: Reading, path: object) -> System:
-    card = _accelerator(device, known, path)
-    words = "-".join(device.name.lower().split())
-    name = host.name or f"{words}-{PROFILED}"
-    return System(name, {**_unknown_host(host), ACCELERATOR: card.to_json()}, {})
 
 
 def _accelerator(device: TracedDevice, known: Reading, path: object) -> Accelerator:
@@ -210,7 +213,8 @@ class TraceImport:
         ran = None if model is None else model(target)
         own = {} if ran is None else ran.bricks
         bricks = {**self._known_bricks(), **own}
-        matches = proven(trace, _matches(trace, self._format, bricks, own), ran)
+        matcher = self._format.matcher(bricks, own)
+        matches = proven(trace, [matcher.match(call) for call in trace.calls], ran)
         samples = _samples(trace, matches)
         if not samples:
             remedy = "name the model that ran with --model"
@@ -219,9 +223,16 @@ class TraceImport:
             raise StoreError(
                 f"{path} has {len(trace.calls)} calls, and none is a known brick: {remedy}"
             )
-        records = [*_bricks(target, {key: bricks[key] for key in (*own, *samples)})]
+        runtime = target.runtime.to_json()
+        records: list[Record] = [
+            ("system", target.system.to_json()),
+            ("target", {"key": target.key, "system": target.system.key, "runtime": runtime}),
+        ]
+        records += [("brick", brick_record(bricks[key])) for key in dict.fromkeys((*own, *samples))]
+        if ran is not None:
+            plan = {"target": target.key, "wall_s": ran.wall_s, "plan": ran.plan.to_json()}
+            records.append(("plan", plan))
         rounds = {key: [*_rounds(of)] for key, of in samples.items()} | _overhead_rounds(trace)
-        records += _plan(target, ran)
         records += [_measurement(target, key, of) for key, of in rounds.items()]
         merged = self._store.contents.merge_records(records, mismatch)
         return _imported(trace, target, merged, matches)
@@ -236,17 +247,9 @@ class TraceImport:
         return self._known.plans.load_bricks(list(keys))
 
 
-def _matches(
-    trace: ProfilerTrace, of: TraceFormat, bricks: Mapping[str, Brick], ran: Collection[str]
-) -> list[CallMatch]:
-    matcher = of.matcher(bricks, ran)
-    return [matcher.match(call) for call in trace.calls]
-
-
 def _samples(
     trace: ProfilerTrace, matches: Sequence[CallMatch]
 ) -> dict[str, dict[int | None, list[Sample]]]:
-    """The samples of each brick by step, in order."""
     samples: dict[str, dict[int | None, list[Sample]]] = defaultdict(lambda: defaultdict(list))
     for call, match in zip(trace.calls, matches, strict=True):
         for key in match.keys:
@@ -261,19 +264,6 @@ def _rounds(by_step: Mapping[int | None, Sequence[Sample]]) -> Iterator[Round]:
         return
     for samples in by_step.values():
         yield from (Round.of([sample]) for sample in samples)
-
-
-def _bricks(target: Target, bricks: Mapping[str, Brick]) -> Iterator[Record]:
-    yield "system", target.system.to_json()
-    runtime = target.runtime.to_json()
-    yield "target", {"key": target.key, "system": target.system.key, "runtime": runtime}
-    for brick in bricks.values():
-        yield "brick", brick_record(brick)
-
-
-def _plan(target: Target, ran: Decomposition | None) -> Iterator[Record]:
-    if ran is not None:
-        yield "plan", {"target": target.key, "wall_s": ran.wall_s, "plan": ran.plan.to_json()}
 
 
 def _measurement(target: Target, key: str, rounds: Sequence[Round]) -> Record:
@@ -302,10 +292,6 @@ def _imported(
     )
 
 
-# Chains of nodes that take nothing but their own time.
-_NODE_S = 1e-9
-
-
 def _overhead_rounds(trace: ProfilerTrace) -> dict[str, list[Round]]:
     """The rounds of the probes of each phase in ``trace``, one for each step; empty without steps.
 
@@ -314,18 +300,16 @@ def _overhead_rounds(trace: ProfilerTrace) -> dict[str, list[Round]]:
     by_phase: dict[str, list[TracedPhase]] = defaultdict(list)
     for phase in trace.phases:
         by_phase[phase.name].append(phase)
-    rounds = {key: of for name in by_phase for key, of in _pairs(name, by_phase[name])}
+    rounds: dict[str, list[Round]] = {}
+    for name, phases in by_phase.items():
+        steps = [_round(phase.taken_s / phase.calls) for phase in phases]
+        alone = [_round(phase.in_calls_s / phase.calls) for phase in phases]
+        for part, (step, calls) in PHASE_PROBES[name].items():
+            rounds[step] = steps if part == PER_CALL else alone[:1]
+            rounds[calls] = alone if part == PER_CALL else alone[:1]
     if not rounds:
         return {}
     return {**rounds, **{key: [_round(n * _NODE_S)] for n, key in PROBES.items()}}
-
-
-def _pairs(name: str, phases: list[TracedPhase]) -> Iterator[tuple[str, list[Round]]]:
-    steps = [_round(phase.taken_s / phase.calls) for phase in phases]
-    alone = [_round(phase.in_calls_s / phase.calls) for phase in phases]
-    for part, (step, calls) in PHASE_PROBES[name].items():
-        yield step, steps if part == PER_CALL else alone[:1]
-        yield calls, alone if part == PER_CALL else alone[:1]
 
 
 def _round(latency_s: float) -> Round:

@@ -44,7 +44,9 @@ CHANGED = "it is not as it was written"
 def problems(view: CacheView, rekey: Rekey | None) -> Iterator[str]:
     """All problems, one line each; an unreadable row does not hide problems of other rows."""
     yield from integrity_problems(view)
-    known = _known_bricks(view)
+    known: set[str] | None = None
+    with suppress(*UNREADABLE):
+        known = {row.key for row in view.rows("SELECT key FROM bricks")}
     for table, lines in (
         ("systems", _of_systems(view)),
         ("networks", _of_networks(view)),
@@ -54,23 +56,6 @@ def problems(view: CacheView, rekey: Rekey | None) -> Iterator[str]:
         ("rounds", _of_rounds(view)),
     ):
         yield from as_far_as_readable(table, lines)
-
-
-def _known_bricks(view: CacheView) -> set[str] | None:
-    """Keys of all bricks; None if unreadable."""
-    try:
-        return {row.key for row in view.rows("SELECT key FROM bricks")}
-    except UNREADABLE:
-        return None
-
-
-def _counts(view: CacheView) -> dict[int, int] | None:
-    """The number of rounds of each measurement, by row number; None if unreadable."""
-    statement = "SELECT measurement_id, count(*) AS count FROM rounds GROUP BY measurement_id"
-    try:
-        return {number: count for number, count in view.rows(statement)}
-    except UNREADABLE:
-        return None
 
 
 def _of_systems(view: CacheView) -> Iterator[str]:
@@ -128,18 +113,15 @@ def _of_bricks(view: CacheView, rekey: Rekey | None) -> Iterator[str]:
             yield f"brick {row.key}: its weights take {weight_bytes} bytes, not {row.weight_bytes}"
         if row.flops is not None and row.flops < 0:
             yield f"brick {row.key}: its flops are negative"
-        if rekey is not None:
-            yield from _of_identity(brick, rekey)
-
-
-def _of_identity(brick: Brick, rekey: Rekey) -> Iterator[str]:
-    try:
-        key = rekey(brick)
-    except Exception as exc:  # a damaged model may break the caller's reader in any way
-        yield f"brick {brick.key}: its key cannot be recomputed ({type(exc).__name__})"
-        return
-    if key != brick.key:
-        yield f"brick {brick.key}: its model gives the key {key}"
+        if rekey is None:
+            continue
+        try:
+            key = rekey(brick)
+        except Exception as exc:  # a damaged model may break the caller's reader in any way
+            yield f"brick {brick.key}: its key cannot be recomputed ({type(exc).__name__})"
+            continue
+        if key != brick.key:
+            yield f"brick {brick.key}: its model gives the key {key}"
 
 
 def _of_plans(view: CacheView, known: set[str] | None) -> Iterator[str]:
@@ -162,7 +144,10 @@ def _of_plans(view: CacheView, known: set[str] | None) -> Iterator[str]:
 
 
 def _of_measurements(view: CacheView, known: set[str] | None) -> Iterator[str]:
-    counts = _counts(view)
+    statement = "SELECT measurement_id, count(*) AS count FROM rounds GROUP BY measurement_id"
+    counts: dict[int, int] | None = None
+    with suppress(*UNREADABLE):
+        counts = {number: of for number, of in view.rows(statement)}
     for row in view.rows("SELECT * FROM measurements ORDER BY id"):
         name = f"measurement of {row.brick_key} on {row.target_key}"
         has_row = row.brick_key.startswith(BRICK_PREFIX)

@@ -62,7 +62,13 @@ class Claims:
         self, connection: Connection, target_key: str, keys: Sequence[str], owner: Owner
     ) -> dict[str, Row[Any]]:
         """The rows claimed by ``owner`` from now on, by key."""
-        mine = _owner_columns(owner, self._watch.lease_s)
+        mine = {
+            "owner_token": owner.token,
+            "owner_host": owner.host,
+            "owner_pid": owner.pid,
+            "owner_started_s": owner.started_s,
+            **lease_columns(self._watch.lease_s),
+        }
         new = opened_row(target_key) | mine
         self._watch.refresh()
         claimed: dict[str, Row[Any]] = {}
@@ -78,7 +84,6 @@ class Claims:
         return claimed
 
     def _claimed_by_another(self, row: Row[Any], owner: Owner) -> bool:
-        """Whether another owner has a valid claim on the row."""
         if row.owner_token in (NOBODY, owner.token):
             return False
         other = Owner(row.owner_host, row.owner_pid, row.owner_started_s, row.owner_token)
@@ -159,16 +164,6 @@ class Claims:
 
 def _owned(owner: Owner) -> ColumnElement[bool]:
     return and_(measurements.c.owner_token == owner.token, measurements.c.state == OPEN)
-
-
-def _owner_columns(owner: Owner, lease_s: float) -> dict[str, Any]:
-    return {
-        "owner_token": owner.token,
-        "owner_host": owner.host,
-        "owner_pid": owner.pid,
-        "owner_started_s": owner.started_s,
-        **lease_columns(lease_s),
-    }
 
 
 def _take_over(connection: Connection, row: Row[Any], mine: Mapping[str, Any]) -> bool:

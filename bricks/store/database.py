@@ -24,7 +24,7 @@ from bricks.store.database_file import (
     refusal,
     refuse_truncated,
 )
-from bricks.store.views import ConnectionView, SqliteFile
+from bricks.store.views import CacheView, ConnectionView, SqliteFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Engine
     from sqlalchemy.engine import URL
-
-    from bricks.store.views import CacheView
 
 
 class Database:
@@ -69,22 +67,19 @@ class Database:
         """SQLAlchemy's engine of the database, which is made current or refused at first."""
         with self._opening:
             if self._opened is None:
-                self._opened = self._open()
+                from bricks.store import engine as transactions
+
+                url = transactions.locate(self._location)
+                self.label = transactions.label_of(url)
+                try:
+                    self._opened = _prepared(url, self.label, self._busy_timeout_s, self._make)
+                except StoreError as refused:
+                    frozen = transactions.frozen(url, refused)
+                    if frozen is None:
+                        raise
+                    url, self._unwritable = frozen
+                    self._opened = _prepared(url, self.label, self._busy_timeout_s, self._make)
             return self._opened
-
-    def _open(self) -> Engine:
-        from bricks.store import engine as transactions
-
-        url = transactions.locate(self._location)
-        self.label = transactions.label_of(url)
-        try:
-            return _prepared(url, self.label, self._busy_timeout_s, self._make)
-        except StoreError as refused:
-            frozen = transactions.frozen(url, refused)
-            if frozen is None:
-                raise
-            url, self._unwritable = frozen
-            return _prepared(url, self.label, self._busy_timeout_s, self._make)
 
     def close(self) -> None:
         """Close all connections."""

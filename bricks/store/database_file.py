@@ -101,9 +101,7 @@ def _size_bytes(path: Path) -> int:
 
 def _expected_bytes(header: bytes) -> int:
     """The length in bytes of a database file by its header; 0 if the header does not have it."""
-    if not header:
-        return 0
-    if not b"SQLite format 3\0".startswith(header[:16]):
+    if not header or not b"SQLite format 3\0".startswith(header[:16]):
         return 0
     if len(header) < _HEADER_BYTES:
         return _HEADER_BYTES

@@ -118,11 +118,25 @@ def connect(url: URL, busy_timeout_s: float) -> Engine:
     """An engine that begins reading and writing transactions as this package needs."""
     if url.get_backend_name() == "postgresql":
         return _connect_postgresql(url, busy_timeout_s)
+    label = label_of(url)
     try:
         engine = create_engine(url)
     except (ArgumentError, ImportError) as exc:
-        raise StoreError(f"the cache {label_of(url)}: {first_line(exc)}") from exc
-    _configure_sqlite(engine, label_of(url), busy_timeout_s)
+        raise StoreError(f"the cache {label}: {first_line(exc)}") from exc
+
+    @event.listens_for(engine, "connect")
+    def on_connect(connection: Any, _record: object) -> None:
+        configure(connection, busy_timeout_s)
+
+    @event.listens_for(engine, "begin")
+    def on_begin(connection: Connection) -> None:
+        # A transaction that reads first and writes later could not wait for another writer:
+        # SQLite would refuse the upgrade at once. So writers take the lock when they begin.
+        if connection.get_execution_options().get("bricks_writes", False):
+            _begin_writing(connection, label, busy_timeout_s)
+        else:
+            connection.exec_driver_sql("BEGIN")
+
     return engine
 
 
@@ -146,21 +160,6 @@ def _connect_postgresql(url: URL, busy_timeout_s: float) -> Engine:
             connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
 
     return engine
-
-
-def _configure_sqlite(engine: Engine, label: str, busy_timeout_s: float) -> None:
-    @event.listens_for(engine, "connect")
-    def on_connect(connection: Any, _record: object) -> None:
-        configure(connection, busy_timeout_s)
-
-    @event.listens_for(engine, "begin")
-    def on_begin(connection: Connection) -> None:
-        # A transaction that reads first and writes later could not wait for another writer:
-        # SQLite would refuse the upgrade at once. So writers take the lock when they begin.
-        if connection.get_execution_options().get("bricks_writes", False):
-            _begin_writing(connection, label, busy_timeout_s)
-        else:
-            connection.exec_driver_sql("BEGIN")
 
 
 def _begin_writing(connection: Connection, label: str, busy_timeout_s: float) -> None:
@@ -193,9 +192,9 @@ def frozen(url: URL, refused: StoreError) -> tuple[URL, str] | None:
     """
     name = sqlite_name(refused.__cause__ and origin(refused.__cause__))
     unwritable = name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM"))
-    if url.get_backend_name() != "sqlite" or not url.database or url.query:
+    path = file_at(url)
+    if path is None:
         return None
-    path = Path(url.database)
     if not (unwritable or name == "SQLITE_IOERR_SHMSIZE") or not os.access(path, os.R_OK):
         return None
     if not path.is_file():

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from bricks.store.results_file import Record
     from bricks.system.target import Target
 
+_COUNTED = (systems, networks, targets, plans, bricks)
+
 
 def records(
     connection: Connection,
@@ -58,7 +60,10 @@ def records(
     yield from _targets(connection, chosen, digits)
     if keys is None:
         yield from _bricks(connection, chosen)
-        yield from _plans(connection, chosen)
+        for row in connection.execute(_plans_query(chosen)):
+            with decoding(f"the plan of {row.digest}"):
+                plan = plan_of(row).to_json()
+            yield "plan", {"target": row.target_key, "wall_s": row.wall_s, "plan": plan}
     yield from _measurements(connection, chosen, keys, digits)
 
 
@@ -110,13 +115,6 @@ def _plans_query(chosen: Sequence[str]) -> Select[Any]:
     return select(plans).where(plans.c.target_key.in_(chosen)).order_by(*order)
 
 
-def _plans(connection: Connection, chosen: Sequence[str]) -> Iterator[Record]:
-    for row in connection.execute(_plans_query(chosen)):
-        with decoding(f"the plan of {row.digest}"):
-            plan = plan_of(row).to_json()
-        yield "plan", {"target": row.target_key, "wall_s": row.wall_s, "plan": plan}
-
-
 def _measurements(
     connection: Connection,
     chosen: Sequence[str],
@@ -151,9 +149,6 @@ def _measurements(
                     rounds = [round_.rounded(digits) for round_ in rounds]
                 record["rounds"] = list(map(round_record, rounds))
             yield "measurement", record
-
-
-_COUNTED = (systems, networks, targets, plans, bricks)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 from bricks.samples.measurement import PROTOCOL, Failure, Measurement, Round
 from bricks.store.layout import DONE, FAILED, OPEN
 from bricks.store.rows import decoding, rounds_of
-from bricks.store.views import chunks, listed
+from bricks.store.views import CacheView, Row, chunks, listed
 from bricks.system.host_conditions import HostConditions
 
 if TYPE_CHECKING:
     from bricks.store.database import Database
     from bricks.store.measurement_rows import TimedRound
-    from bricks.store.views import CacheView, Row
 
 
 # Seconds of watching that are read, at most: ten hours of measuring.
@@ -132,7 +131,6 @@ def watched_of(view: CacheView, target_key: str) -> list[HostConditions]:
 
 
 def _result(row: Row, rounds_taken: tuple[Round, ...]) -> Measurement | Failure:
-    """The result in a settled measurement's row, with its rounds."""
     if row.state == FAILED:
         return Failure(row.brick_key, row.reason or "")
     with decoding(f"the measurement of {row.brick_key}"):

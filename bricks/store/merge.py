@@ -55,7 +55,6 @@ from bricks.system.host_conditions import HostConditions
 
 if TYPE_CHECKING:
     from bricks.samples.measurement import Round
-    from bricks.system.target import Target
 
 # The problem of a brick in one line; None if its content has its key.
 Mismatch = Callable[[Brick], str | None]
@@ -131,16 +130,12 @@ def _merge_targets(connection: Connection, merged: Merged, records: list[dict[st
         if row is None:
             raise ValueError(f"the target {data['key']} is of a system that is nowhere")
         target = target_record(data, system_of(row))
-        _refuse_unknown_network(connection, target)
+        key = target.runtime.network
+        query = select(networks.c.key).where(networks.c.key == key)
+        if key is not None and connection.execute(query).one_or_none() is None:
+            raise ValueError(f"the target {target.key} is of a network that is nowhere")
         merged.targets += _insert(connection, targets, [target_row(target)])
         add_watched(connection, target.key, map(HostConditions.from_json, data.get("watched", ())))
-
-
-def _refuse_unknown_network(connection: Connection, target: Target) -> None:
-    key = target.runtime.network
-    query = select(networks.c.key).where(networks.c.key == key)
-    if key is not None and connection.execute(query).one_or_none() is None:
-        raise ValueError(f"the target {target.key} is of a network that is nowhere")
 
 
 def _merge_bricks(
@@ -163,23 +158,17 @@ def _merge_plans(connection: Connection, merged: Merged, records: list[dict[str,
     rows = []
     for data in records:
         plan = Plan.from_json(data["plan"])
-        _check(connection, plan)
+        missing = set(plan.keys) - _known_bricks(connection, plan.keys)
+        if missing:
+            raise ValueError(f"the plan of {plan.model} names {min(missing)}, which is nowhere")
+        problem = plan.problem(bricks_in(ConnectionView(connection), plan.keys))
+        if problem is not None:
+            raise ValueError(f"the plan of {plan.model} cannot be true: {problem}")
         rows.append(plan_row(plan, str(data["target"]), float(data["wall_s"])))
     merged.plans += _insert(connection, plans, rows)
 
 
-def _check(connection: Connection, plan: Plan) -> None:
-    """ValueError unless the cache has all bricks of ``plan``, with matching values."""
-    missing = set(plan.keys) - _known_bricks(connection, plan.keys)
-    if missing:
-        raise ValueError(f"the plan of {plan.model} names {min(missing)}, which is nowhere")
-    problem = plan.problem(bricks_in(ConnectionView(connection), plan.keys))
-    if problem is not None:
-        raise ValueError(f"the plan of {plan.model} cannot be true: {problem}")
-
-
 def _row(settled: SettledMeasurement, target_key: str, protocol: int) -> dict[str, Any]:
-    """The columns of a settled measurement."""
     return {
         "target_key": target_key,
         "brick_key": settled.key,
@@ -221,27 +210,22 @@ class _MeasurementMerge:
             missing -= _known_bricks(self._connection, missing)
             if missing:
                 raise ValueError(f"it has a measurement of {min(missing)}, which is nowhere")
-            self._merge(target_key, protocol, settled)
-
-    def _merge(
-        self, target_key: str, protocol: int, settled: Mapping[str, SettledMeasurement]
-    ) -> None:
-        rows = self._rows(target_key, protocol, settled)
-        new = [
-            _row(measurement, target_key, protocol)
-            for key, measurement in settled.items()
-            if key not in rows
-        ]
-        if new:
-            self._connection.execute(measurements.insert(), new)
-            self._merged.measurements += len(new)
-            fresh = self._rows(target_key, protocol, [row["brick_key"] for row in new])
-            self._add({row.id: (settled[key].rounds, 0) for key, row in fresh.items()})
-        known_rounds = rounds_by_id(
-            ConnectionView(self._connection), [row.id for row in rows.values()]
-        )
-        for key, row in rows.items():
-            self._join(row, settled[key], known_rounds.get(row.id, []))
+            rows = self._rows(target_key, protocol, settled)
+            new = [
+                _row(measurement, target_key, protocol)
+                for key, measurement in settled.items()
+                if key not in rows
+            ]
+            if new:
+                self._connection.execute(measurements.insert(), new)
+                self._merged.measurements += len(new)
+                fresh = self._rows(target_key, protocol, [row["brick_key"] for row in new])
+                self._add({row.id: (settled[key].rounds, 0) for key, row in fresh.items()})
+            known_rounds = rounds_by_id(
+                ConnectionView(self._connection), [row.id for row in rows.values()]
+            )
+            for key, row in rows.items():
+                self._join(row, settled[key], known_rounds.get(row.id, []))
 
     def _rows(self, target_key: str, protocol: int, keys: Iterable[str]) -> dict[str, Row[Any]]:
         query = select(measurements).where(

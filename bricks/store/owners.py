@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 # it from a clock that may be set meanwhile. A process number is not used again that fast.
 _START_TOLERANCE_S = 2.0
 
+_MAX_COMMAND = 60
+
 
 @dataclass(frozen=True, slots=True)
 class Owner:
@@ -135,9 +137,6 @@ class Watch:
             return lease_until_monotonic_s > now and self._alive[owner.token]
         seen = self._first_seen.setdefault((owner.token, lease_until_s), now)
         return lease_until_s > time.time() and now - seen < self.lease_s
-
-
-_MAX_COMMAND = 60
 
 
 def process_name(pid: int) -> str:

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 
 from bricks.store.reading import ModelUsage, TimedPlan, by_name, in_order
 from bricks.store.rows import brick_of, brick_row, decoding, plan_of, plan_row, usage_in
-from bricks.store.views import chunks, listed
+from bricks.store.views import CacheView, chunks, listed
 
 if TYPE_CHECKING:
     from bricks.decompose.plan import Brick, Decomposition
     from bricks.store.database import Database
-    from bricks.store.views import CacheView
 
 
 _PLANS = "SELECT * FROM plans WHERE granularity = :granularity AND target_key = :target"

@@ -133,11 +133,9 @@ class _PublishedPlans:
     def load(
         self, digest: str, granularity: str, target_key: str, *, name: str | None
     ) -> TimedPlan | None:
-        for file in self._published.files_of(target_key):
-            plan = file.plan(digest, granularity, target_key, name)
-            if plan is not None:
-                return plan
-        return None
+        files = self._published.files_of(target_key)
+        plans = (file.plan(digest, granularity, target_key, name) for file in files)
+        return next(filter(None, plans), None)
 
     def all(self, target_key: str, granularity: str) -> list[TimedPlan]:
         files = self._published.files_of(target_key)

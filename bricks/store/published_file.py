@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from bricks.decompose.plan import Brick, Plan
 from bricks.errors import StoreError, first_line
@@ -43,6 +43,12 @@ _MEASUREMENT = re.compile(
     rb'"wall_s":([^,]+),"(rounds|reason)"'
 )
 
+# Names of sections of the index.
+_BRICKS, _TARGETS = "bricks", "targets"
+
+# Other lines: the index has the facts of the first.
+_OTHERS = (b"system", b"end")
+
 
 def content_of(path: Path, sha256: str) -> bytes:
     """The bytes of a file; StoreError unless it has the digest ``sha256``."""
@@ -70,7 +76,10 @@ class PublishedFile:
         self.index_kept = True
         self._content = content
         self._kept = kept
-        self._index = self._opened()
+        try:
+            self._index = LineIndex.open(kept)
+        except IndexDamaged:
+            self._index = self._made()
 
     @classmethod
     def read(cls, path: Path, sha256: str) -> PublishedFile:
@@ -78,12 +87,6 @@ class PublishedFile:
         return cls(
             path, content_of(path, sha256), derived_files.folder("published") / f"{sha256}.lines"
         )
-
-    def _opened(self) -> LineIndex:
-        try:
-            return LineIndex.open(self._kept)
-        except IndexDamaged:
-            return self._made()
 
     def _made(self) -> LineIndex:
         """The index of the file, made anew and kept."""
@@ -166,7 +169,8 @@ class PublishedFile:
 
     def costs(self, target_key: str) -> dict[str, float]:
         """Wall seconds, by key, of all that is measured on this target."""
-        return {key: wall_s for key, (wall_s, measured, *_) in self._facts(target_key) if measured}
+        section = self._asked(lambda index: index.section(_results(target_key)))
+        return {key: entry[2] for key, entry in section.items() if entry[3]}
 
     def watched(self, target_key: str) -> list[HostConditions]:
         """The conditions that this target's host was watched in; earlier files have none."""
@@ -179,15 +183,6 @@ class PublishedFile:
             return [*map(HostConditions.from_json, every)]
 
         return self._asked(question)
-
-    def _facts(self, target_key: str) -> Iterator[tuple[str, list[Any]]]:
-        """The facts of each result that the index has without its line."""
-        section = self._asked(lambda index: index.section(_results(target_key)))
-        return ((key, entry[2:]) for key, entry in section.items())
-
-
-# Names of sections of the index.
-_BRICKS, _TARGETS = "bricks", "targets"
 
 
 def _plans(target_key: str, granularity: str) -> str:
@@ -213,10 +208,6 @@ def _add(writer: IndexWriter, line: bytes) -> None:
         writer.add(_plans(target.decode(), cut.decode()), digest.decode(), line, float(wall_s))
     elif (match := _KIND.match(line)) is None or match[1] not in _OTHERS:
         raise ValueError(f"it holds a line that is no record: {line[:40]!r}")
-
-
-# Other lines: the index has the facts of the first.
-_OTHERS = (b"system", b"end")
 
 
 def _result(line: bytes) -> Measurement | Failure:

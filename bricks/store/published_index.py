@@ -201,7 +201,15 @@ class LineIndex:
     def __init__(self, content: bytes | mmap.mmap) -> None:
         self._content = content
         self._decoded: dict[str, Section] = {}
-        self._header: Mapping[str, tuple[int, int, str]] = self._read_header()
+        end = len(content) - _FOOTER_BYTES
+        footer = content[max(0, end) :]
+        size = int.from_bytes(footer[:_SIZE_BYTES], "big")
+        if content[: len(_MAGIC)] != _MAGIC or not 0 < size <= end:
+            raise IndexDamaged("it is no index, or of another version")
+        text = content[end - size : end]
+        if hashlib.sha256(text).digest() != footer[_SIZE_BYTES:]:
+            raise IndexDamaged("its header was altered")
+        self._header: Mapping[str, tuple[int, int, str]] = json.loads(text)
 
     @classmethod
     def open(cls, path: Path) -> LineIndex:
@@ -214,33 +222,18 @@ class LineIndex:
         derived_files.note_use(path)
         return cls(content)
 
-    def _read_header(self) -> Mapping[str, tuple[int, int, str]]:
-        end = len(self._content) - _FOOTER_BYTES
-        footer = self._content[max(0, end) :]
-        size = int.from_bytes(footer[:_SIZE_BYTES], "big")
-        if self._content[: len(_MAGIC)] != _MAGIC or not 0 < size <= end:
-            raise IndexDamaged("it is no index, or of another version")
-        content = self._content[end - size : end]
-        if hashlib.sha256(content).digest() != footer[_SIZE_BYTES:]:
-            raise IndexDamaged("its header was altered")
-        header: Mapping[str, tuple[int, int, str]] = json.loads(content)
-        return header
-
     def section(self, name: str) -> Section:
         """The section called ``name``; empty where nothing was added to it."""
         if name not in self._decoded:
-            self._decoded[name] = self._read_section(name)
+            section: Section = {}
+            if name in self._header:
+                place, size, digest = self._header[name]
+                content = self._content[place : place + size]
+                if hashlib.sha256(content).hexdigest() != digest:
+                    raise IndexDamaged(f"section {name!r} was altered")
+                section = json.loads(content)
+            self._decoded[name] = section
         return self._decoded[name]
-
-    def _read_section(self, name: str) -> Section:
-        if name not in self._header:
-            return {}
-        place, size, digest = self._header[name]
-        content = self._content[place : place + size]
-        if hashlib.sha256(content).hexdigest() != digest:
-            raise IndexDamaged(f"section {name!r} was altered")
-        section: Section = json.loads(content)
-        return section
 
     def line(self, entry: list[Any]) -> bytes:
         """The line of an entry of a section."""

@@ -26,6 +26,9 @@ TimedPlan = tuple[Plan, float]
 # The name of a model, and its bricks as ``Plan.usage``.
 ModelUsage = tuple[str, dict[str, Usage]]
 
+# What is learned from a source hardly changes with so many times fewer measurements of another.
+_MANY_TIMES = 100
+
 
 def in_order(keys: Iterable[str], known: Mapping[str, Value]) -> dict[str, Value]:
     """The entries of ``known`` under ``keys``, in the order of ``keys``."""
@@ -112,10 +115,6 @@ class Reading(Protocol):
         """Raise StoreError where what is kept is damaged."""
 
 
-# What is learned from a source hardly changes with so many times fewer measurements of another.
-_MANY_TIMES = 100
-
-
 class Union:
     """Several sources of measurements as one, the first ones first; see :class:`Reading`.
 
@@ -164,11 +163,8 @@ class _UnionPlans:
         self, digest: str, granularity: str, target_key: str, *, name: str | None
     ) -> TimedPlan | None:
         """The plan of the first source that has one."""
-        for source in self._sources:
-            plan = source.load(digest, granularity, target_key, name=name)
-            if plan is not None:
-                return plan
-        return None
+        plans = (s.load(digest, granularity, target_key, name=name) for s in self._sources)
+        return next(filter(None, plans), None)
 
     def all(self, target_key: str, granularity: str) -> list[TimedPlan]:
         by_digest: dict[str, TimedPlan] = {}

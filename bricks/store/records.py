@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from base64 import b64decode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -128,17 +128,21 @@ def round_of_record(record: Sequence[Any]) -> Round:
     device = [other for other in others if isinstance(other, list)]
     if not isinstance(host, list):
         ends = [host, *(other for other in others if not isinstance(other, list))]
-        known_s = [_positive(end) for end in ends if end is not None]
+        known_s = [_number(end) for end in ends if end is not None]
+        for reference_s in ends:
+            if reference_s is not None and not _number(reference_s) > 0:
+                raise ValueError(
+                    f"the reference's latency {reference_s!r} is not a positive number"
+                )
         exchange_s = sum(known_s) / len(known_s) if known_s else None
         host = None if exchange_s is None else HostConditions.of_exchange(exchange_s).to_json()
     return round_of_samples(samples, host, waited_share, *device)
 
 
-def _positive(reference_s: object) -> float:
-    known = isinstance(reference_s, (int, float)) and not isinstance(reference_s, bool)
-    if not known or not (math.isfinite(reference_s) and reference_s > 0):  # type: ignore[arg-type, operator]  # known
-        raise ValueError(f"the reference's latency {reference_s!r} is not a positive number")
-    return float(reference_s)  # type: ignore[arg-type]  # known
+def _number(value: object) -> float:
+    """``value`` if it is a finite number; else NaN, which no comparison holds for."""
+    known = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if known and math.isfinite(value) else math.nan  # type: ignore[arg-type]  # known
 
 
 def checked_round(round_: Round) -> Round:
@@ -148,40 +152,25 @@ def checked_round(round_: Round) -> Round:
     waited_share = round_.waited_share
     if waited_share is not None and not (math.isfinite(waited_share) and waited_share >= 0):
         raise ValueError(f"the share waited, {waited_share!r}, is no share")
-    if round_.device_state is not None:
-        _check_state(round_.device_state)
-    kernels = tuple(tuple(map(_checked_kernel, of)) for of in round_.kernels)
+    if (state := round_.device_state) is not None:
+        for number in (state.clock_hz, state.power_w):
+            if number is not None and not _number(number) >= 0:
+                raise ValueError(f"the clock or power {number!r} of a device is no positive number")
+        if not set(state.throttled_by) <= {*THROTTLES}:
+            raise ValueError(f"a device is throttled by {state.throttled_by}, which no device is")
+    for kernel in (kernel for of in round_.kernels for kernel in of):
+        name, value = kernel.name, kernel.device_s
+        if not _number(value) >= 0:
+            raise ValueError(f"the kernel {name!r} takes {value!r}, which is no number of seconds")
+        if not isinstance(name, str):
+            raise ValueError(f"the kernel {name!r} has no name")
+    kernels = tuple(
+        tuple(Kernel(kernel.name, float(kernel.device_s)) for kernel in of) for of in round_.kernels
+    )
     displaced = round_.displaced_bytes
     if displaced is not None and not (type(displaced) is int and displaced >= 0):
         raise ValueError(f"{displaced!r} displaced bytes are no number of bytes")
-    return replace(round_, host_s=_checked_seconds(round_.host_s), kernels=kernels)
-
-
-def _check_state(state: AcceleratorState) -> None:
-    for number in (state.clock_hz, state.power_w):
-        known = isinstance(number, (int, float)) and not isinstance(number, bool)
-        if number is not None and not (known and math.isfinite(number) and number >= 0):
-            raise ValueError(f"the clock or power {number!r} of a device is no positive number")
-    if not set(state.throttled_by) <= {*THROTTLES}:
-        raise ValueError(f"a device is throttled by {state.throttled_by}, which no device is")
-
-
-def _checked_seconds(samples: Iterable[object]) -> tuple[float, ...]:
-    """``samples`` in seconds; ValueError unless all are finite positive numbers."""
-    checked: list[float] = []
-    for value in samples:
-        number = float(value) if isinstance(value, (int, float)) else math.nan
-        if isinstance(value, bool) or not math.isfinite(number) or number <= 0:
+    for value in round_.host_s:
+        if not _number(value) > 0:
             raise ValueError(f"the sample {value!r} is not a finite positive number of seconds")
-        checked.append(number)
-    return tuple(checked)
-
-
-def _checked_kernel(kernel: Kernel) -> Kernel:
-    name, value = kernel.name, kernel.device_s
-    number = float(value) if isinstance(value, (int, float)) else math.nan
-    if isinstance(value, bool) or not math.isfinite(number) or number < 0:
-        raise ValueError(f"the kernel {name!r} takes {value!r}, which is no number of seconds")
-    if not isinstance(name, str):
-        raise ValueError(f"the kernel {name!r} has no name")
-    return Kernel(name, number)
+    return replace(round_, host_s=tuple(map(float, round_.host_s)), kernels=kernels)

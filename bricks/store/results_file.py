@@ -109,7 +109,6 @@ class _Unpacked(io.RawIOBase):
         self._unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, _MAX_XZ_BYTES)
 
     def readable(self) -> bool:
-        """It is."""
         return True
 
     def seekable(self) -> bool:
@@ -125,7 +124,6 @@ class _Unpacked(io.RawIOBase):
         return 0
 
     def readinto(self, buffer: Any) -> int:
-        """Fill ``buffer``, as far as the data go."""
         while not self._unpacker.eof:
             packed = self._plain.read(1 << 16) if self._unpacker.needs_input else b""
             if not packed and self._unpacker.needs_input:

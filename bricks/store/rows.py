@@ -20,7 +20,7 @@ from bricks.errors import CacheDamaged, first_line
 from bricks.graph.types import ValueType, type_from_json
 from bricks.store.layout import DONE
 from bricks.store.records import checked_round, round_of_samples, samples_of, usage_of_plan
-from bricks.store.views import chunks, listed
+from bricks.store.views import CacheView, Row, chunks, listed
 from bricks.system.network import NetworkFingerprint
 from bricks.system.target import Runtime, System, Target
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from bricks.samples.measurement import Round
     from bricks.store.reading import ModelUsage
-    from bricks.store.views import CacheView, Row
 
 # The errors of decoding a text that is not as it was written.
 _DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)

@@ -306,7 +306,9 @@ def prepare(engine: Engine, label: str, busy_timeout_s: float, make: bool) -> No
         # Another process may have done it while this one waited for the lock: look again.
         version = version_of(connection, label)
         if version is None:
-            _create(connection)
+            metadata.create_all(connection)
+            row = {"name": "schema_version", "value": str(layout.SCHEMA_VERSION)}
+            connection.execute(cache_info.insert(), row)
         else:
             _migrate(connection, version, label)
 
@@ -325,12 +327,6 @@ def version_of(connection: Connection, label: str) -> int | None:
         f"the cache {label} is not a bricks cache (a database of something else): "
         "move it away or give another --cache"
     )
-
-
-def _create(connection: Connection) -> None:
-    metadata.create_all(connection)
-    row = {"name": "schema_version", "value": str(layout.SCHEMA_VERSION)}
-    connection.execute(cache_info.insert(), row)
 
 
 def _migrate(connection: Connection, version: int, label: str) -> None:

@@ -103,7 +103,8 @@ class Systems:
         """All targets of collectives, each with its network, by name of the network."""
         # Targets first: a network is kept before its targets, also by another process meanwhile.
         targets = [t for t in self._targets() if t.runtime.network is not None]
-        known = self._networks()
+        decoded = self._decoded("SELECT * FROM networks", "network", network_of)
+        known: dict[str | None, NetworkFingerprint] = {of.key: of for of in decoded}
         for target in targets:
             if target.runtime.network not in known:
                 raise CacheDamaged(
@@ -124,10 +125,6 @@ class Systems:
     def _targets(self) -> list[Target]:
         decoded = self._decoded(f"{TARGETS} ORDER BY targets.key", "target", target_of)
         return sorted(decoded, key=lambda target: target.system.name)
-
-    def _networks(self) -> dict[str | None, NetworkFingerprint]:
-        decoded = self._decoded("SELECT * FROM networks", "network", network_of)
-        return {network.key: network for network in decoded}
 
     def _decoded(
         self, statement: str, kind: str, decode: Callable[[Row], Decoded]

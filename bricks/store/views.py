@@ -97,7 +97,6 @@ class _DriverView:
         self._connection = connection
 
     def rows(self, statement: str, values: Mapping[str, Any] | None = None) -> Iterator[Row]:
-        """See :class:`CacheView`."""
         return self._connection.execute(statement, values or {})
 
 
@@ -148,11 +147,7 @@ def configure(connection: sqlite3.Connection, busy_timeout_s: float) -> None:
     ):
         connection.execute(f"PRAGMA {pragma}").close()
     # Text that is not UTF-8 any more is found where its row is checked, by name.
-    connection.text_factory = _decoded
-
-
-def _decoded(text: bytes) -> str:
-    return text.decode(errors="replace")
+    connection.text_factory = lambda text: text.decode(errors="replace")
 
 
 def _row(cursor: sqlite3.Cursor, values: tuple[Any, ...]) -> Row:

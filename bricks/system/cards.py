@@ -127,16 +127,7 @@ def _card(row: Mapping[str, str]) -> Card:
     peaks = {name: float(row[name]) * 1e12 for name in PRECISIONS if row[name]}
     bandwidth = float(row["bandwidth_gb_per_s"]) * 1e9
     aliases = tuple(row["aliases"].split())
-    return Card(_accelerator(row), bandwidth, peaks, aliases, row["source"], _nvlink(row))
-
-
-def _nvlink(row: Mapping[str, str]) -> NvLink | None:
-    published = row["nvlink_gb_per_s"]
-    return NvLink(float(published) * 1e9, int(row["nvlink_cards"])) if published else None
-
-
-def _accelerator(row: Mapping[str, str]) -> Accelerator:
-    return Accelerator(
+    accelerator = Accelerator(
         row["name"],
         int(row["memory_gb"]) * 10**9,
         int(row["l2_mb"]) << 20,
@@ -145,3 +136,7 @@ def _accelerator(row: Mapping[str, str]) -> Accelerator:
         clock_hz=float(row["clock_mhz"]) * 1e6,
         power_limit_w=float(row["power_w"]),
     )
+    nvlink = None
+    if published := row["nvlink_gb_per_s"]:
+        nvlink = NvLink(float(published) * 1e9, int(row["nvlink_cards"]))
+    return Card(accelerator, bandwidth, peaks, aliases, row["source"], nvlink)

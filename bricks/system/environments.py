@@ -14,8 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,9 +107,16 @@ def made_once(
     folder cannot be written. If two processes make it at once, the second waits, which ``say``
     receives.
     """
+    import fcntl
+
     try:
         root().mkdir(parents=True, exist_ok=True)
-        with _locked(name, say):
+        with open(root() / f"{name}.lock", "w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                say(f"waiting for another process, which makes the environment {name}")
+                fcntl.flock(lock, fcntl.LOCK_EX)
             if ready(folder):
                 return False
             shutil.rmtree(folder, ignore_errors=True)
@@ -161,17 +167,3 @@ def run(name: str, command: list[str]) -> None:
     # The first error line is the cause; later lines only repeat that there was one.
     line = next((line for line in lines if line.startswith("ERROR")), lines[-1] if lines else "")
     raise CommandFailed(name, line or f"exit status {done.returncode}")
-
-
-@contextmanager
-def _locked(name: str, say: Callable[[str], None]) -> Iterator[None]:
-    """Lock the environment, so that one process at a time changes it."""
-    import fcntl
-
-    with open(root() / f"{name}.lock", "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say(f"waiting for another process, which makes the environment {name}")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

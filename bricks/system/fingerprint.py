@@ -64,18 +64,7 @@ def physical_cores() -> int:
 def available_memory_bytes() -> int:
     """Bytes that can be allocated now without swapping and within the limits of a container."""
     free = [limit.limit_bytes - limit.used_bytes for limit in memory_limits(ROOT)]
-    return max(0, min([_available_bytes(ROOT), *free]))
-
-
-def _available_bytes(root: Path) -> int:
-    """Bytes of the host's memory that can be allocated now without swapping."""
-    text = read_text(root / "proc/meminfo") or ""
-    available = re.search(r"^MemAvailable: *([0-9]+) kB", text, re.M)
-    if available is not None:
-        return int(available[1]) << 10
-    import psutil  # other platforms
-
-    return int(psutil.virtual_memory().available)
+    return max(0, min([_memory_bytes(ROOT, "Available"), *free]))
 
 
 def _counted_cores() -> int | None:
@@ -87,19 +76,19 @@ def _counted_cores() -> int | None:
     return psutil.cpu_count(logical=False)
 
 
-def _memory_bytes(root: Path) -> int:
-    """Bytes of the host's memory."""
+def _memory_bytes(root: Path, which: str) -> int:
+    """Bytes of the host's memory: ``Total``, or ``Available`` now without swapping."""
     text = read_text(root / "proc/meminfo") or ""
-    total = re.search(r"^MemTotal: *([0-9]+) kB", text, re.M)
-    if total is not None:
-        return int(total[1]) << 10
+    known = re.search(rf"^Mem{which}: *([0-9]+) kB", text, re.M)
+    if known is not None:
+        return int(known[1]) << 10
     import psutil  # other platforms
 
-    return psutil.virtual_memory().total
+    return int(getattr(psutil.virtual_memory(), which.lower()))
 
 
 def _identity(processor: Processor, cores: int | None, logical: int) -> dict[str, Any]:
-    total = _memory_bytes(ROOT)
+    total = _memory_bytes(ROOT, "Total")
     limits = [limit.limit_bytes for limit in memory_limits(ROOT) if limit.limit_bytes < total]
     sets = processor.instruction_sets
     return {

@@ -21,6 +21,9 @@ from pathlib import Path, PurePosixPath
 # Version 1 writes "no limit" as the largest multiple of a page that fits 63 bits.
 _UNLIMITED = 1 << 60
 
+# The kernel's default period, for systems whose period was not recorded.
+PERIOD_S = 0.1
+
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimit:
@@ -60,18 +63,18 @@ def throttled_s(root: Path = Path("/")) -> float:
 
     Each processor on which a group was stopped counts.
     """
-    unified = [_statistic(folder, "throttled_usec", 1e-6) for folder in _groups(root, "")]
-    first = [_statistic(folder, "throttled_time", 1e-9) for folder in _groups(root, "cpu")]
-    return max(unified + first, default=0.0)
+    unified = [_statistic(folder / "cpu.stat", "throttled_usec") for folder in _groups(root, "")]
+    first = [_statistic(folder / "cpu.stat", "throttled_time") for folder in _groups(root, "cpu")]
+    return max([*(of * 1e-6 for of in unified), *(of * 1e-9 for of in first)], default=0.0)
 
 
-def _statistic(folder: Path, name: str, unit: float) -> float:
-    """A number in ``cpu.stat``, times its ``unit``; 0.0 without it."""
-    for line in (read_text(folder / "cpu.stat") or "").splitlines():
+def _statistic(file: Path, name: str) -> int:
+    """The number called ``name`` in a file of a control group; 0 without it."""
+    for line in (read_text(file) or "").splitlines():
         key, _, number = line.partition(" ")
         if key == name and number.isdigit():
-            return int(number) * unit
-    return 0.0
+            return int(number)
+    return 0
 
 
 def _tightest(root: Path) -> tuple[float, float] | None:
@@ -145,16 +148,9 @@ def _memory(folder: Path, limit: str, usage: str, reclaimable: str) -> MemoryLim
     limit_bytes = read_int(folder / limit)
     if limit_bytes is None or limit_bytes >= _UNLIMITED:
         return None
-    used = read_int(folder / usage) or 0
-    for line in (read_text(folder / "memory.stat") or "").splitlines():
-        name, _, value = line.partition(" ")
-        if name == reclaimable and value.isdigit():
-            used -= int(value)  # the page cache counts as usage, but can be reclaimed
+    # The page cache counts as usage, but can be reclaimed.
+    used = (read_int(folder / usage) or 0) - _statistic(folder / "memory.stat", reclaimable)
     return MemoryLimit(limit_bytes, max(used, 0))
-
-
-# The kernel's default period, for systems whose period was not recorded.
-PERIOD_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,11 @@ def target_named(text: str, targets: Sequence[Target]) -> Target:
     if exact:  # other targets may have all of its words, and more
         return exact[0]
     matches = [target for target in targets if all(_has(target, word) for word in words)]
-    matches = matches or [t for t in targets if all(_has(t, w) or _in_name(t, w) for w in words)]
+    matches = matches or [
+        target
+        for target in targets
+        if all(_has(target, w) or w.lower() in target.system.name.lower() for w in words)
+    ]
     if len(matches) == 1 and all(words):
         return matches[0]
     if not targets:
@@ -75,7 +79,6 @@ def target_named(text: str, targets: Sequence[Target]) -> Target:
 
 
 def _has(target: Target, word: str) -> bool:
-    """Whether ``word`` identifies ``target`` or a part of it."""
     system, runtime = target.system, target.runtime
     keys = (target.key, system.key)
     if word.startswith(("t1-", "s1-")) and any(key.startswith(word) for key in keys):
@@ -91,11 +94,6 @@ def _has(target: Target, word: str) -> bool:
         f"optimization={runtime.optimization}",
         f"bricks={runtime.brick_optimization}",
     }
-
-
-def _in_name(target: Target, word: str) -> bool:
-    """Whether ``word`` is a part of the host's name."""
-    return word.lower() in target.system.name.lower()
 
 
 def _runtime_words(target: Target) -> list[str]:
@@ -115,7 +113,6 @@ def _runtime_words(target: Target) -> list[str]:
 
 
 def _as_word(name: str) -> str:
-    """A host's name as one word."""
     return name.replace(SEPARATOR, "-")
 
 

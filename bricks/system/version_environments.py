@@ -81,7 +81,8 @@ class VersionEnvironment:
     def _make(self, say: Callable[[str], None]) -> None:
         say(f"installing {self.package} {self.version} in {self.folder}, once")
         run(self.name, [self.base, "-m", "venv", "--without-pip", str(self.folder)])
-        own, base = str(self._packages), _packages_of(self.base)
+        pure = subprocess.run([self.base, "-c", _PURE], capture_output=True, text=True, check=False)
+        own, base = str(self._packages), pure.stdout.strip()
         # First on the path, even before PYTHONPATH, which workers get.
         line = f"import sys, site; sys.path.insert(0, {own!r}); site.addsitedir({base!r})"
         if (packages := worker_packages(self.base, say)) is not None:
@@ -112,11 +113,6 @@ class VersionEnvironment:
             f"the nearest are {' and '.join(close)}" if close else "there is none for this host"
         )
         return f"there is no {self.package} {self.version} for this Python: {advice}"
-
-
-def _packages_of(python: str) -> str:
-    done = subprocess.run([python, "-c", _PURE], capture_output=True, text=True, check=False)
-    return done.stdout.strip()
 
 
 def nearest(version: str, known: Sequence[str]) -> list[str]:

@@ -6,7 +6,7 @@ Must not know what ran, nor how it was timed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,15 +77,10 @@ def weighted_mean(samples: Sequence[Sample], weights: Sequence[float]) -> Sample
     displaced = states.pop() if len(states) == 1 else None
     summed_s: dict[tuple[str, int], float] = {}
     for weight, sample in zip(weights, samples, strict=True):
-        for kernel, device_s in _numbered(sample.kernels):
-            summed_s[kernel] = summed_s.get(kernel, 0.0) + weight * device_s
+        before: Counter[str] = Counter()
+        for kernel in sample.kernels:
+            numbered = kernel.name, before[kernel.name]
+            summed_s[numbered] = summed_s.get(numbered, 0.0) + weight * kernel.device_s
+            before[kernel.name] += 1
     kernels = tuple(Kernel(name, s / total) for (name, _), s in summed_s.items())
     return Sample(host_s, kernels, displaced)
-
-
-def _numbered(kernels: Iterable[Kernel]) -> Iterator[tuple[tuple[str, int], float]]:
-    """Pairs of a kernel's (name, ordinal among kernels of this name) and its seconds."""
-    before: Counter[str] = Counter()
-    for kernel in kernels:
-        yield (kernel.name, before[kernel.name]), kernel.device_s
-        before[kernel.name] += 1

@@ -134,7 +134,6 @@ def codec_of(kind: Any) -> Codec:
 
 
 def _many(item: Any) -> Codec:
-    """The codec of tuples of any length."""
     codec = codec_of(item)
     if codec.plain:
         return Codec(_unchanged, tuple)  # JSON's writer takes tuples as lists
@@ -145,7 +144,6 @@ def _many(item: Any) -> Codec:
 
 
 def _several(items: tuple[Any, ...]) -> Codec:
-    """The codec of tuples with a type for each position."""
     codecs = tuple(map(codec_of, items))
     if all(codec.plain for codec in codecs):
         return Codec(_unchanged, tuple)

@@ -59,16 +59,6 @@ def in_double(proto: onnx.ModelProto) -> onnx.ModelProto:
                 and attribute.type == AttributeProto.INT
             ):
                 attribute.i = _wide_type(attribute.i, what) if attribute.i else attribute.i
-    _widen_weights(graph)
-    for info in (*graph.input, *graph.output):
-        kind = info.type.tensor_type
-        if kind.elem_type:
-            kind.elem_type = _wide_type(kind.elem_type, f"value {info.name!r}")
-    return wide
-
-
-def _widen_weights(graph: onnx.GraphProto) -> None:
-    """Make all weights doubles; weights that the model only refers to become inputs."""
     stored = []
     for tensor in graph.initializer:
         number = _wide_type(tensor.data_type, f"weight {tensor.name!r}")
@@ -78,6 +68,11 @@ def _widen_weights(graph: onnx.GraphProto) -> None:
             stored.append(_widened(tensor))
     del graph.initializer[:]
     graph.initializer.extend(stored)
+    for info in (*graph.input, *graph.output):
+        kind = info.type.tensor_type
+        if kind.elem_type:
+            kind.elem_type = _wide_type(kind.elem_type, f"value {info.name!r}")
+    return wide
 
 
 def _remove_dropout(graph: onnx.GraphProto) -> None:

@@ -17,8 +17,7 @@ import numpy as np
 import onnx
 
 from bricks.backends.base import Evaluator
-from bricks.backends.programs import DoublePrecision, DoubleStep, Recorder
-from bricks.decompose.plan import Plan
+from bricks.backends.programs import DoublePrecision, Recorder
 from bricks.errors import BackendError, BricksError, WorkerError
 from bricks.graph.form import ModelForm, form_of
 from bricks.graph.input_values import ReferenceValues
@@ -34,7 +33,7 @@ from bricks.measure.protocol.models import (
 from bricks.measure.worker.outputs import TOLERANCE, Arrays, Runs
 from bricks.measure.worker.reference import model_data, write_reference
 from bricks.measure.worker.runtime import WorkerRuntime
-from bricks.measure.worker.verify import Bricks, verify_model, verify_program
+from bricks.measure.worker.verify import verify_model, verify_program
 from bricks.samples.evaluation import (
     Cells,
     DirectionalDerivative,
@@ -60,16 +59,11 @@ class EvaluationRequests:
         """Compare the chained bricks of a model with the model."""
         model = replace(_model(request), digest=request.plan.digest)
         bricks = {key: parse_model(skeleton) for key, skeleton in request.bricks.items()}
-        of_form = {ModelForm.MODELS: self._verify_model, ModelForm.PROGRAMS: self._verify_program}
-        return of_form[form_of(parse_model(model.skeleton))](model, request.plan, bricks)
-
-    def _verify_model(self, model: Model, plan: Plan, bricks: Bricks) -> Verification:
+        if form_of(parse_model(model.skeleton)) is ModelForm.PROGRAMS:
+            recorder = self._runtime.capable(Recorder)
+            return verify_program(recorder, model=model, plan=request.plan, bricks=bricks)
         evaluator, seed = self._runtime.capable(Evaluator), self._runtime.settings.seed
-        return verify_model(evaluator, seed=seed, model=model, plan=plan, bricks=bricks)
-
-    def _verify_program(self, model: Model, plan: Plan, bricks: Bricks) -> Verification:
-        recorder = self._runtime.capable(Recorder)
-        return verify_program(recorder, model=model, plan=plan, bricks=bricks)
+        return verify_model(evaluator, seed=seed, model=model, plan=request.plan, bricks=bricks)
 
     def write_reference(self, request: WriteReference) -> WrittenReference:
         """Write the reference in double; it does not depend on the backend."""
@@ -82,13 +76,20 @@ class EvaluationRequests:
     def evaluate(self, request: EvaluateModel) -> Evaluation:
         """Outputs of the runtime, compared with a reference or with the program in double."""
         proto = parse_model(request.model)
-        of_form = {
-            ModelForm.MODELS: self._evaluate_model,
-            ModelForm.PROGRAMS: self._evaluate_program,
-        }
-        return of_form[form_of(proto)](request, proto)
-
-    def _evaluate_model(self, request: EvaluateModel, proto: onnx.ModelProto) -> Evaluation:
+        if form_of(proto) is ModelForm.PROGRAMS:
+            programs = self._runtime.capable(DoublePrecision)
+            if request.file is None or request.names is None:
+                return evaluate_program(
+                    programs, proto, repeats=request.repeats, gradients=request.gradients
+                )
+            # It computes the same as an ONNX model, whose outputs have these names in its order.
+            reference, runs = ReferenceValues.load(Path(request.file)), Runs()
+            step = programs.in_double(proto)
+            for _ in range(request.repeats):
+                runs.add(dict(zip(request.names, step.run().values(), strict=True)))
+            if (outputs := _outputs(request)) is not None:
+                runs.save(outputs)
+            return _evaluation(runs, reference.values)
         if request.file is None:
             raise WorkerError("an ONNX model is evaluated with the data of its reference")
         return evaluate_model(
@@ -97,22 +98,6 @@ class EvaluationRequests:
             ReferenceValues.load(Path(request.file)),
             repeats=request.repeats,
             tolerance=request.tolerance,
-            outputs=_outputs(request),
-        )
-
-    def _evaluate_program(self, request: EvaluateModel, proto: onnx.ModelProto) -> Evaluation:
-        """Evaluate a program; with ``names``, one that computes the same as an ONNX model."""
-        programs = self._runtime.capable(DoublePrecision)
-        if request.file is None or request.names is None:
-            return evaluate_program(
-                programs, proto, repeats=request.repeats, gradients=request.gradients
-            )
-        return evaluate_counterpart(
-            programs,
-            proto,
-            ReferenceValues.load(Path(request.file)),
-            request.names,
-            repeats=request.repeats,
             outputs=_outputs(request),
         )
 
@@ -216,34 +201,19 @@ def evaluate_model(
     if not further:
         return evaluation
     try:
-        actual = _values(backend, proto, reference, further)
+        exposed = onnx.ModelProto()
+        exposed.CopyFrom(proto)
+        exposed.graph.output.extend(onnx.ValueInfoProto(name=name) for name in further)
+        every = [info.name for info in exposed.graph.output]
+        computed = backend.evaluate(exposed, reference.weights, reference.inputs, optimize=True)
+        # Only tensors are compared.
+        pairs = zip(every, computed, strict=True)
+        actual = {name: value for name, value in pairs if isinstance(value, np.ndarray)}
     except (BackendError, WorkerError) as error:
         reason = f"its values cannot be read one by one: {error}"
         return replace(evaluation, divergence_reason=reason)
     divergence = divergence_of(proto.graph.node, reference.values, actual, tolerance)
     return replace(evaluation, divergence=divergence)
-
-
-def evaluate_counterpart(
-    backend: DoublePrecision,
-    proto: onnx.ModelProto,
-    reference: ReferenceValues,
-    names: Sequence[str],
-    *,
-    repeats: int,
-    outputs: Path | None = None,
-) -> Evaluation:
-    """As :func:`evaluate_model`, for a recorded program that computes the same as an ONNX model.
-
-    ``names`` are the names of the model's outputs, in the order of the program's outputs.
-    """
-    step = backend.in_double(proto)
-    runs = Runs()
-    for _ in range(repeats):
-        runs.add(dict(zip(names, step.run().values(), strict=True)))
-    if outputs is not None:
-        runs.save(outputs)
-    return _evaluation(runs, reference.values)
 
 
 def evaluate_program(
@@ -261,10 +231,8 @@ def evaluate_program(
         evaluation = _evaluation(runs, step.reference())
     except BricksError as error:
         evaluation = replace(_evaluation(runs, {}), reference_reason=str(error))
-    return _with_derivatives(evaluation, step) if gradients else evaluation
-
-
-def _with_derivatives(evaluation: Evaluation, step: DoubleStep) -> Evaluation:
+    if not gradients:
+        return evaluation
     try:
         derivatives = tuple(DirectionalDerivative(**facts) for facts in step.gradients())
     except BricksError as error:
@@ -284,19 +252,6 @@ def _variances(runs: Runs, name: str) -> Cells:
     """The greatest variances of an output; empty where all runs are equal."""
     variance = runs.variance(name) if runs.distinct > 1 else None
     return () if variance is None else cells_of(block_maxima(variance))
-
-
-def _values(
-    backend: Evaluator, proto: onnx.ModelProto, reference: ReferenceValues, further: Sequence[str]
-) -> dict[str, np.ndarray]:
-    """The outputs and the values called ``further`` in a run; only tensors among them."""
-    exposed = onnx.ModelProto()
-    exposed.CopyFrom(proto)
-    exposed.graph.output.extend(onnx.ValueInfoProto(name=name) for name in further)
-    names = [info.name for info in exposed.graph.output]
-    computed = backend.evaluate(exposed, reference.weights, reference.inputs, optimize=True)
-    pairs = zip(names, computed, strict=True)
-    return {name: value for name, value in pairs if isinstance(value, np.ndarray)}
 
 
 def _tensor(name: str, value: Any) -> np.ndarray:

@@ -55,6 +55,16 @@ from bricks.measure.worker.runtime import WorkerRuntime, memory_limited_for, rel
 from bricks.operators.dependence import data_decides, dependent_inputs
 from bricks.operators.integer_ranges import integer_ranges, rotated_inputs
 
+# Inputs with which the scales of activations are calibrated.
+_SAMPLES = 2
+
+# Most bytes of weights: the tool holds them several times, in messages of protobuf.
+_MOST_BYTES = 1 << 30
+
+# So many rows show the distribution in the columns of a table.
+_LEAST_ROWS = 64
+_EIGHT_BITS = 8
+
 
 class GraphRequests:
     """Reads graphs with the backend of ``runtime``."""
@@ -66,11 +76,15 @@ class GraphRequests:
         """Read the graph that the runtime executes for a model, and the types of its values."""
         proto = parse_model(request.model)
         with memory_limited_for(proto):
-            executed = self._runtime.backend.executed(proto)
+            backend = self._runtime.backend
+            executed = backend.executed(proto)
             deciding = _with_deciding(proto, request.folder)
-            rotated = rotated_inputs(deciding, self._runtime.backend.sign_sensitive)
-            turns = turns_of(self._runtime.backend, deciding, request.key, rotated)
-            contents = self._contents(request.key, deciding, executed, turns)
+            rotated = rotated_inputs(deciding, backend.sign_sensitive)
+            turns = turns_of(backend, deciding, request.key, rotated)
+            if isinstance(backend, ValueObserver):
+                contents = contents_of(backend, deciding, executed, request.key, turns)
+            else:
+                contents = Contents(sketches=noted_sketches(deciding))
         if self._runtime.settings.timing:  # else the next model needs the memory
             release_freed_memory()
         lowering = Lowering(
@@ -82,18 +96,13 @@ class GraphRequests:
             executed.rule,
         )
         skeleton = executed.proto.SerializeToString()
-        repeating = map(_repeating, sorted(rotated.names - turns.keys()))
+        repeating = (
+            f"input {name!r} has the same values in all runs of the whole model, which a processor"
+            " learns: no other synthetic ones were found with which it does the same"
+            for name in sorted(rotated.names - turns.keys())
+        )
         observed, notes = tuple(executed.observed), (*executed.notes, *repeating)
         return TypedGraph(skeleton, executed.types, observed, lowering, contents, notes)
-
-    def _contents(
-        self, key: str, proto: onnx.ModelProto, executed: ExecutedGraph, turns: Turns
-    ) -> Contents:
-        """Contents of values in a run of the model; noted ones if the backend observes none."""
-        backend = self._runtime.backend
-        if not isinstance(backend, ValueObserver):
-            return Contents(sketches=noted_sketches(proto))
-        return contents_of(backend, proto, executed, key, turns)
 
     def read_source(self, request: ReadSource) -> TypedGraph:
         """Read a model's graph as written, with the types of its values."""
@@ -136,13 +145,6 @@ class GraphRequests:
         return bytes(proto.SerializeToString())
 
 
-def _repeating(name: str) -> str:
-    return (
-        f"input {name!r} has the same values in all runs of the whole model, which a processor"
-        " learns: no other synthetic ones were found with which it does the same"
-    )
-
-
 def _with_deciding(proto: onnx.ModelProto, folder: str) -> onnx.ModelProto:
     """``proto`` with its own weights, where these decide what it does."""
     return with_own_weights(proto, Path(folder)) if folder and data_decides(proto) else proto
@@ -157,13 +159,6 @@ def source_of(
     except OpenShapes:
         types, observed = backend.types(proto)
         return source_graph(model, types), observed
-
-
-# Inputs with which the scales of activations are calibrated.
-_SAMPLES = 2
-
-# Most bytes of weights: the tool holds them several times, in messages of protobuf.
-_MOST_BYTES = 1 << 30
 
 
 class QuantisingRequests:
@@ -196,11 +191,6 @@ class QuantisingRequests:
             tool.quantise(source, target, QuantisationMethod(request.method), samples)
 
 
-# So many rows show the distribution in the columns of a table.
-_LEAST_ROWS = 64
-_EIGHT_BITS = 8
-
-
 @dataclass(frozen=True, slots=True)
 class _ObservedValue:
     """A value that ``node`` reads, and the ``facts`` on which the node's time depends."""
@@ -220,8 +210,7 @@ def contents_of(
     """Observe the values that nodes of the ``executed`` graph read in one run of ``model``.
 
     The model has the weights that it is loaded with under ``key``, and ``turns`` are those of its
-    inputs. Values that only the executed
-    graph has are observed in a run of that graph.
+    inputs. Values that only the executed graph has are observed in a run of that graph.
     """
     graph = graph_of(executed.proto, executed.types)
     unusual = _unusual_weights(observer, model, graph, key)
@@ -237,7 +226,10 @@ def contents_of(
     sketches = {name: sketch for name, sketch in of_weights.items() if sketch.denormals}
     if not to_observe and not loops:
         return Contents(sketches=sketches, weights=of_weights) if of_weights else UNKNOWN
-    names = _names_of(to_observe) | {counter_name(loop) for loop in loops}
+    names = {counter_name(loop) for loop in loops}
+    for observed in to_observe:
+        inputs = observed.node.input if observed.node.op_type == SUPPRESSION else ()
+        names.update((observed.name, *(name for name in inputs if name)))
     proto = with_values(executed.proto, weights) if weights else executed.proto
     values = _values(observer, model, proto, names, key)
     values |= _constants(graph, names - values.keys())
@@ -248,15 +240,6 @@ def contents_of(
             sketches[observed.name] = sketch
     iterations = {first_output(loop): values[counter_name(loop)].size for loop in loops}
     return Contents(sketches=sketches, iterations=iterations, weights=of_weights)
-
-
-def _names_of(to_observe: Iterable[_ObservedValue]) -> set[str]:
-    """The names of all values that their sketches are computed from."""
-    names: set[str] = set()
-    for observed in to_observe:
-        inputs = observed.node.input if observed.node.op_type == SUPPRESSION else ()
-        names.update((observed.name, *(name for name in inputs if name)))
-    return names
 
 
 def _unusual_weights(
@@ -354,7 +337,6 @@ def _values(
 
 
 def _constants(graph: Graph, names: set[str]) -> dict[str, np.ndarray]:
-    """Constants called ``names`` whose values are in the graph."""
     tensors = (graph.initializers[name] for name in names if name in graph.initializers)
     return {t.name: onnx.numpy_helper.to_array(t) for t in tensors if t.data_location == t.DEFAULT}
 

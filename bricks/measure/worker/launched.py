@@ -20,12 +20,8 @@ from bricks.measure.worker.worker import main
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
-def _end_with_launcher() -> None:
-    with suppress(OSError, AttributeError):  # anything but Linux
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-
-
 if __name__ == "__main__":
     os.environ.pop(LIFELINE, None)  # the pipe was not passed on
-    _end_with_launcher()
+    with suppress(OSError, AttributeError):  # anything but Linux
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     main()

@@ -50,13 +50,21 @@ class LoadServer:
         Each of ``instances`` maps the size of a batch to a function that runs it. A batch runs when
         it has ``max_batch`` samples, or its first sample has waited for ``wait_s`` seconds.
         """
+        connection: socket.socket | None = None
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
             listening.bind(path)
             try:
                 listening.listen(1)
-                connection = self._accepted(listening)
+                listening.settimeout(_AWAITED_S)
+                until_s = time.monotonic() + _CONNECT_S
+                while connection is None and time.monotonic() < until_s:
+                    self._announce(0)  # the server lives
+                    with suppress(TimeoutError):
+                        connection = listening.accept()[0]
             finally:
                 Path(path).unlink(missing_ok=True)
+        if connection is None:
+            raise WorkerError("no load generator has connected")
         with connection:
             connection.settimeout(None)
             server = _Connection(connection, instances, max_batch, wait_s)
@@ -82,16 +90,6 @@ class LoadServer:
         batches = self.serve(path, [{1: run}], 1, 0.0)
         return passes, [batch.idle_s for batch in batches]
 
-    def _accepted(self, listening: socket.socket) -> socket.socket:
-        """Wait for the load generator's connection, and announce that the server lives."""
-        listening.settimeout(_AWAITED_S)
-        until_s = time.monotonic() + _CONNECT_S
-        while time.monotonic() < until_s:
-            self._announce(0)
-            with suppress(TimeoutError):
-                return listening.accept()[0]
-        raise WorkerError("no load generator has connected")
-
 
 class _Connection:
     """One connection's queue and instances."""
@@ -114,9 +112,8 @@ class _Connection:
         self._dequeued = 0
 
     def serve(self, announce: Announce) -> list[ServedBatch]:
-        """Serve until the client leaves."""
         threads = [
-            threading.Thread(target=self._guarded, args=(runs,), daemon=True)
+            threading.Thread(target=self._instance, args=(runs,), daemon=True)
             for runs in self._instances
         ]
         for thread in threads:
@@ -132,7 +129,6 @@ class _Connection:
         return [batch for _, batch in sorted(self._batches.items())]
 
     def _receive(self, announce: Announce) -> None:
-        """Queue samples until the client leaves."""
         rest, announced_s = b"", time.monotonic()
         while data := self._connection.recv(_RECEIVED_BYTES):
             now_s = time.perf_counter()
@@ -147,29 +143,26 @@ class _Connection:
                 announced_s = time.monotonic()
                 announce(len(self._batches))
 
-    def _guarded(self, runs: dict[int, Run]) -> None:
+    def _instance(self, runs: dict[int, Run]) -> None:
         try:
-            self._instance(runs)
+            free_s = time.perf_counter()
+            while batch := self._dequeue():
+                number, due_s, samples = batch
+                run_s = runs[len(samples)]()
+                with self._sending:
+                    self._connection.sendall(b"".join(sample for _, sample in samples))
+                # Dequeuing a batch delays the instance too.
+                idle_s = max(0.0, due_s - free_s)
+                begun_s, free_s = free_s + idle_s, time.perf_counter()
+                here_s = tuple(free_s - arrived_s for arrived_s, _ in samples)
+                self._batches[number] = ServedBatch(
+                    len(samples), run_s, free_s - begun_s, idle_s, here_s
+                )
         except BaseException as failure:  # raised where the threads are joined
             self._failure = failure
             with self._changed:
                 self._ended = True
             self._connection.shutdown(socket.SHUT_RDWR)  # so that nobody waits for answers
-
-    def _instance(self, runs: dict[int, Run]) -> None:
-        free_s = time.perf_counter()
-        while batch := self._dequeue():
-            number, due_s, samples = batch
-            run_s = runs[len(samples)]()
-            with self._sending:
-                self._connection.sendall(b"".join(sample for _, sample in samples))
-            # Dequeuing a batch delays the instance too.
-            idle_s = max(0.0, due_s - free_s)
-            begun_s, free_s = free_s + idle_s, time.perf_counter()
-            here_s = tuple(free_s - arrived_s for arrived_s, _ in samples)
-            self._batches[number] = ServedBatch(
-                len(samples), run_s, free_s - begun_s, idle_s, here_s
-            )
 
     def _dequeue(self) -> tuple[int, float, list[tuple[float, bytes]]] | None:
         """The next batch: its number, when a free instance was due to run it, and its samples.

@@ -172,12 +172,10 @@ class _Rewriter(ast.NodeTransformer):
         return ast.copy_location(ast.Call(_own("either"), [node.left, node.right], []), node)
 
     def visit_arg(self, node: ast.arg) -> ast.AST:
-        """An argument's annotation."""
         node.annotation = node.annotation and _Annotation().visit(node.annotation)
         return node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
-        """A variable's annotation."""
         node.annotation = _Annotation().visit(node.annotation)
         node.value = node.value and self.visit(node.value)
         return node
@@ -192,7 +190,6 @@ class _Annotation(ast.NodeTransformer):
     """Replaces the unions in an annotation, which is kept as text and may be read as types."""
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        """A union."""
         members = ast.Tuple([self.visit(member) for member in _members(node)], ast.Load())
         return ast.copy_location(ast.Subscript(_own("UnionType"), members, ast.Load()), node)
 

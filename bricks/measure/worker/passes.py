@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from bricks.backends.base import Backend, BoundModel, FusedRunner
 from bricks.backends.kernel_timing import KernelTimer
@@ -25,6 +26,9 @@ StepRun = Callable[[], Sample]
 
 # Runs all steps once, in order, and returns a sample of each.
 Pass = Callable[[], list[Sample]]
+
+# Steps between two waits for the device, whose queue of launches would fill up otherwise.
+_PACE = 48
 
 
 def between_stops(run: StepRun) -> StepRun:
@@ -111,10 +115,6 @@ def ending(one_pass: Pass, end: Callable[[], None]) -> Pass:
     return ended
 
 
-# Steps between two waits for the device, whose queue of launches would fill up otherwise.
-_PACE = 48
-
-
 @dataclass(frozen=True, slots=True)
 class DevicePasses:
     """Passes over ``runs`` on the device of ``timer``; ``end`` follows the last step of each.
@@ -156,40 +156,28 @@ class DevicePasses:
 
         So an error of the device belongs to the step that made it.
         """
-        one_pass = announced([self._to_the_end(run) for run in self.runs])
 
-        def ended() -> list[Sample]:
-            samples = one_pass()
-            self.end()
-            return samples
+        def to_the_end(run: StepRun) -> Sample:
+            sample = run()
+            self.timer.synchronise()
+            return sample
 
-        return ended
+        return ending(announced([partial(to_the_end, run) for run in self.runs]), self.end)
 
     @property
     def _in_state(self) -> list[StepRun]:
-        return [self._after_others(run) for run in self.runs]
-
-    def _after_others(self, run: StepRun) -> StepRun:
         displaced_bytes = self.displaced_bytes
         if displaced_bytes is None:
-            return run
+            return [*self.runs]
 
-        def prepared() -> Sample:
+        def after_others(run: StepRun) -> Sample:
             if displaced_bytes:
                 self.timer.displace(displaced_bytes)
             else:
                 run()
             return run()
 
-        return prepared
-
-    def _to_the_end(self, run: StepRun) -> StepRun:
-        def waited() -> Sample:
-            sample = run()
-            self.timer.synchronise()
-            return sample
-
-        return waited
+        return [partial(after_others, run) for run in self.runs]
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,26 +45,25 @@ def write_reference(data: ModelData, file: Path, *, every: bool, values: bool = 
     computed: Mapping[str, np.ndarray] = {}
     reason = None
     try:
-        computed = _values(data, every=every) if values else {}
+        if values:
+            proto = in_double(data.proto)
+            found = _evaluated(proto, data)
+            _refuse_narrow(proto, found)
+            names = _read_values(proto) if every else [info.name for info in proto.graph.output]
+            kept = {
+                name: value for name in names if isinstance(value := found.get(name), np.ndarray)
+            }
+            size_bytes = sum(value.nbytes for value in kept.values())
+            if size_bytes > MAX_BYTES:
+                raise BackendError(
+                    f"its values take {size_bytes >> 20} MiB in double, more than"
+                    f" {MAX_BYTES >> 20} MiB: give a smaller batch"
+                )
+            computed = kept
     except BricksError as error:
         reason = str(error)
     ReferenceValues(data.inputs, data.weights, computed).save(file)
     return reason
-
-
-def _values(data: ModelData, *, every: bool) -> dict[str, np.ndarray]:
-    proto = in_double(data.proto)
-    computed = _evaluated(proto, data)
-    _refuse_narrow(proto, computed)
-    names = _read_values(proto) if every else [info.name for info in proto.graph.output]
-    values = {name: value for name in names if isinstance(value := computed.get(name), np.ndarray)}
-    size_bytes = sum(value.nbytes for value in values.values())
-    if size_bytes > MAX_BYTES:
-        raise BackendError(
-            f"its values take {size_bytes >> 20} MiB in double, more than {MAX_BYTES >> 20} MiB:"
-            " give a smaller batch"
-        )
-    return values
 
 
 def _evaluated(proto: onnx.ModelProto, data: ModelData) -> Mapping[str, Any]:
@@ -123,23 +122,20 @@ def model_data(model: Model, seed: int) -> ModelData:
     """The data to check ``model`` with; :class:`~bricks.errors.ModelError` if it has none."""
     proto = parse_model(model.skeleton)
     own = has_own_weights(model)
-    weights = own_weights(model) if own else _synthetic_weights(proto, _pool(seed))
-    return ModelData(proto, weights, _inputs(proto, _pool(seed)), own)
+    if own:
+        weights = own_weights(model)
+    else:
+        types, pool = without_values(proto), _pool(seed)
+        ranges = integer_ranges(graph_of(proto), [n for n, t in types.items() if not t.floating])
+        weights = {
+            name: pool.weight(name, type_, ranges.get(name)) for name, type_ in types.items()
+        }
+    graph = graph_of(proto)
+    makers = feeds(proto, graph, integer_ranges(graph, graph.inputs), _pool(seed))
+    return ModelData(proto, weights, {name: make() for name, make in makers.items()}, own)
 
 
 @cache
 def _pool(seed: int) -> Pool:
     """The pool, kept: drawing its numbers takes longer than checking a small model."""
     return Pool(seed)
-
-
-def _synthetic_weights(proto: onnx.ModelProto, pool: Pool) -> dict[str, np.ndarray]:
-    types = without_values(proto)
-    ranges = integer_ranges(graph_of(proto), [n for n, t in types.items() if not t.floating])
-    return {name: pool.weight(name, type_, ranges.get(name)) for name, type_ in types.items()}
-
-
-def _inputs(proto: onnx.ModelProto, pool: Pool) -> dict[str, Any]:
-    graph = graph_of(proto)
-    makers = feeds(proto, graph, integer_ranges(graph, graph.inputs), pool)
-    return {name: make() for name, make in makers.items()}

@@ -64,24 +64,22 @@ class ServingRequests:
 
     def serve(self, request: Serve) -> tuple[ServedBatch, ...]:
         """Serve until the load generator leaves."""
-        runs = self._stand_ins(request) if request.stand_in_s else self._instances
+        runs = self._instances
+        if request.stand_in_s:
+            sizes = range(1, request.max_batch + 1)
+            runs = [
+                {
+                    size: _stand_in(seconds)
+                    for size, seconds in zip(sizes, request.stand_in_s, strict=True)
+                }
+                for _ in range(request.instances)
+            ]
         if len(runs) != request.instances:
             raise WorkerError(
                 f"{len(runs)} instances are loaded, and {request.instances} are to serve"
             )
         server = LoadServer(self._announce)
         return tuple(server.serve(request.path, runs, request.max_batch, request.wait_s))
-
-    @staticmethod
-    def _stand_ins(request: Serve) -> list[dict[int, Run]]:
-        sizes = range(1, request.max_batch + 1)
-        return [
-            {
-                size: _stand_in(seconds)
-                for size, seconds in zip(sizes, request.stand_in_s, strict=True)
-            }
-            for _ in range(request.instances)
-        ]
 
 
 def _stand_in(least_s: float) -> Run:

@@ -163,9 +163,12 @@ class _Compared:
         outputs, numbers = pieces.plan.outputs, pieces.numbers
         read = [numbers[name] for name in self.read]
         plan = replace(pieces.plan, outputs=(*outputs, *read))
-        weights = weights_of_pieces(pieces.cutter, pieces.pieces, arrays)
-        chained = chain(backend, plan, bricks, weights, data.inputs)
         constants = pieces.cutter.graph.initializers
+        weights = [
+            [array_of(constants[name], name, arrays) for name in piece.weights]
+            for piece in pieces.pieces
+        ]
+        chained = chain(backend, plan, bricks, weights, data.inputs)
         computed = [
             chained[number] if number in chained else output_of(constants[name], name, arrays)
             for name, number in zip(self.lowered.graph.outputs, outputs, strict=True)
@@ -295,28 +298,16 @@ def chain(
     for occurrence, arrays in zip(plan.occurrences, weights, strict=True):
         proto = without_shapes(_open(bricks[occurrence.brick], occurrence))
         inputs_of = [values[number] for number in occurrence.inputs]
-        results = _run(backend, proto, arrays, inputs_of, optimize=plan.granularity != EXECUTED)
+        _set_input_shapes(proto, inputs_of)
+        by_name = dict(zip(without_values(proto), arrays, strict=True))
+        feeds = dict(zip((info.name for info in proto.graph.input), inputs_of, strict=True))
+        results = backend.evaluate(proto, by_name, feeds, optimize=plan.granularity != EXECUTED)
         values.update(zip(occurrence.made, results, strict=True))
         readers.subtract(occurrence.inputs)
         for number in (*occurrence.inputs, *occurrence.made):
             if not readers[number]:
                 values.pop(number, None)
     return {number: values[number] for number in plan.outputs if number in values}
-
-
-def _run(
-    backend: Evaluator,
-    proto: onnx.ModelProto,
-    weights: Sequence[np.ndarray],
-    inputs: Sequence[Any],
-    *,
-    optimize: bool,
-) -> Sequence[Any]:
-    """Run a brick; its outputs in order."""
-    _set_input_shapes(proto, inputs)
-    by_name = dict(zip(without_values(proto), weights, strict=True))
-    feeds = dict(zip((info.name for info in proto.graph.input), inputs, strict=True))
-    return backend.evaluate(proto, by_name, feeds, optimize=optimize)
 
 
 def _open(brick: onnx.ModelProto, occurrence: Occurrence) -> onnx.ModelProto:
@@ -338,14 +329,6 @@ def _set_input_shapes(proto: onnx.ModelProto, inputs: Sequence[Any]) -> None:
         del shape.dim[:]
         for size in array.shape:
             shape.dim.add().dim_value = size
-
-
-def weights_of_pieces(
-    cutter: Cutter, pieces: Sequence[Piece], arrays: Mapping[str, np.ndarray]
-) -> list[list[np.ndarray]]:
-    """The weights of each piece, in its brick's order, out of ``arrays`` by name."""
-    constants = cutter.graph.initializers
-    return [[array_of(constants[name], name, arrays) for name in piece.weights] for piece in pieces]
 
 
 def array_of(tensor: onnx.TensorProto, name: str, weights: Mapping[str, np.ndarray]) -> np.ndarray:

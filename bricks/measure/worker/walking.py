@@ -13,11 +13,11 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from bricks.backends.heating import Heating, StateReader
+from bricks.backends.heating import Heating
 from bricks.backends.kernel_timing import KernelTimer
 from bricks.backends.programs import Recorder
 from bricks.measure.protocol.request import Announce
@@ -65,33 +65,18 @@ class WalkState:
     pieces: LoadedPieces
     fused: FusedRuns
     warm_up: WarmUp
-    heating: DeviceHeating
     announce: Announce
+    heating: defaultdict[Hashable, Heating] = field(default_factory=lambda: defaultdict(Heating))
 
     def unload(self) -> None:
         """Unload all pieces and instruments, and return freed memory to the system."""
         self.pieces.unload()
         self.fused.clear()
         self.warm_up.reset()
-        self.heating.reset()
+        self.heating.clear()
         self.instruments.unload()
         gc.collect()
         release_freed_memory()
-
-
-class DeviceHeating:
-    """The heating of each walk."""
-
-    def __init__(self) -> None:
-        self._walks: defaultdict[Hashable, Heating] = defaultdict(Heating)
-
-    def reset(self) -> None:
-        """Forget all walks: other models are loaded."""
-        self._walks.clear()
-
-    def heat(self, walk: Hashable, one_pass: Callable[[], object], state: StateReader) -> None:
-        """Repeat ``one_pass`` of ``walk`` until the clock is steady, unless it heats nothing."""
-        self._walks[walk].heat(one_pass, state)
 
 
 # Untimed passes before the timed ones, unless they take this many seconds for each step, or in all:
@@ -135,10 +120,6 @@ class WarmUp:
             passes, spent_s = passes + 1, spent_s + time.perf_counter() - started
 
 
-def _nothing() -> None:
-    return None
-
-
 # Bytes that are read between reference kernels where nothing else runs.
 _OTHER_WORK_BYTES = 1 << 25
 
@@ -164,13 +145,21 @@ class WalkRequests:
         steps = [self.state.pieces.steps[name] for name in names]
         # The runtime's clock of a step in a joint call has the stops of a quota.
         apart = request.announce or request.memory or is_throttled()
-        fused = None if apart else self._fused(request, names)
+        fused = None
+        if not apart:
+            bound = {name: step.bound for name, step in self.state.pieces.steps.items()}
+            fused = self.state.fused.of(
+                self.state.runtime.backend, bound, names, request.eviction_bytes
+            )
         on_device = self._on_device(request, steps)
         one_pass = self._pass(request, steps, fused, on_device)
         self.state.pieces.refill(request.used)
         complete = True
-        if steps and not request.announce:
-            one_pass, complete = self._evicting(request, fused, one_pass)
+        size_bytes = request.eviction_bytes if fused is None else fused.eviction_bytes
+        if steps and not request.announce and size_bytes:
+            # Incomplete where there is no memory for all of the eviction read.
+            read, complete = self.state.instruments.evictor.reader(size_bytes)
+            one_pass = evicting(read, one_pass)
         passes, idle_s, conditions = self._sampled(request, steps, one_pass)
         if on_device is not None and passes and request.kernels:
             passes = on_device.with_kernels(passes)
@@ -195,10 +184,6 @@ class WalkRequests:
                 announced_s = time.monotonic()
                 self.state.announce(runs)
         return runs
-
-    def _fused(self, request: RunWalk, names: Sequence[str]) -> FusedSteps | None:
-        bound = {name: step.bound for name, step in self.state.pieces.steps.items()}
-        return self.state.fused.of(self.state.runtime.backend, bound, names, request.eviction_bytes)
 
     def _pass(
         self,
@@ -230,7 +215,7 @@ class WalkRequests:
             return None
         # A step that is repeated would find its data in the device's cache.
         runs, end = self._allocating(request, [step.runner(sampled=False) for step in steps])
-        return DevicePasses(timer, runs, end or _nothing, request.displaced_bytes)
+        return DevicePasses(timer, runs, end or (lambda: None), request.displaced_bytes)
 
     def _allocating(
         self, request: RunWalk, runs: list[StepRun]
@@ -239,16 +224,6 @@ class WalkRequests:
         if not request.memory:
             return runs, None
         return allocating(self.state.runtime.capable(Recorder), runs, request.memory)
-
-    def _evicting(
-        self, request: RunWalk, fused: FusedSteps | None, one_pass: Pass
-    ) -> tuple[Pass, bool]:
-        """The pass after an eviction read; whether there is memory for all of that read."""
-        size_bytes = request.eviction_bytes if fused is None else fused.eviction_bytes
-        if not size_bytes:
-            return one_pass, True
-        read, complete = self.state.instruments.evictor.reader(size_bytes)
-        return evicting(read, one_pass), complete
 
     def _sampled(
         self, request: RunWalk, steps: Sequence[BoundPiece], one_pass: Pass
@@ -265,26 +240,22 @@ class WalkRequests:
             self.state.warm_up.rehearse(request.steps, one_pass)
         else:
             self.state.warm_up.warm_up(request.steps, one_pass)
-            self._heat(request, one_pass)
+            # A device comes to the clock that it keeps under these steps.
+            timer = self.state.runtime.backend
+            if request.steps and isinstance(timer, KernelTimer):
+                walk = request.steps, request.displaced_bytes
+                self.state.heating[walk].heat(one_pass, timer.device_state)
         gc.disable()
         watch.begin()
         try:
-            samples, idle_s = self._passes(request, one_pass)
+            if request.served_at is None:
+                samples, idle_s = [one_pass() for _ in range(request.passes)], list[float]()
+            else:
+                server = LoadServer(self.state.announce)
+                samples, idle_s = server.serve_passes(request.served_at, one_pass)
         finally:
             gc.enable()
         return samples, idle_s, watch.end()
-
-    def _heat(self, request: RunWalk, one_pass: Pass) -> None:
-        """Bring a device to the clock that it keeps under these steps."""
-        timer = self.state.runtime.backend
-        if request.steps and isinstance(timer, KernelTimer):
-            walk = request.steps, request.displaced_bytes
-            self.state.heating.heat(walk, one_pass, timer.device_state)
-
-    def _passes(self, request: RunWalk, one_pass: Pass) -> tuple[list[list[Sample]], list[float]]:
-        if request.served_at is None:
-            return [one_pass() for _ in range(request.passes)], []
-        return LoadServer(self.state.announce).serve_passes(request.served_at, one_pass)
 
 
 @dataclass(frozen=True, slots=True)

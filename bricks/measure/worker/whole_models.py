@@ -46,6 +46,18 @@ _ROUNDS, _MIN_ROUNDS, _ENOUGH_S = 24, 6, 4.0
 # Runs that follow the first after a change: their median is a settled run.
 _SETTLED = 3
 
+# The first runs allocate memory and fill the caches. A slow model gets the fewest runs.
+WARM_UPS, RUNS, MIN_RUNS, ENOUGH_S = 2, 9, 3, 5.0
+# A loop can have a great many inner nodes: more than these are counted only.
+MAX_INNER = 1000
+
+_PROC = Path("/proc/self")
+
+# Runs until memory has stopped growing: the third run already allocates no more.
+PEAK_RUNS = 4
+
+_POPULATE_READ = 22  # the kernel's advice to bring in the pages of a mapping, from 5.14 on
+
 
 class WholeModelRequests:
     """Runs models with the backend of ``runtime``; ``unload`` unloads everything else."""
@@ -137,12 +149,6 @@ def _turns(
     return [*zip(firsts_s, turns, strict=True)]
 
 
-# The first runs allocate memory and fill the caches. A slow model gets the fewest runs.
-WARM_UPS, RUNS, MIN_RUNS, ENOUGH_S = 2, 9, 3, 5.0
-# A loop can have a great many inner nodes: more than these are counted only.
-MAX_INNER = 1000
-
-
 def typical_run(profiled: ProfiledModel) -> TypicalRun:
     """The nodes of the run with the median latency, and the latencies of all runs in seconds."""
     for _ in range(WARM_UPS):
@@ -158,14 +164,6 @@ def typical_run(profiled: ProfiledModel) -> TypicalRun:
         if not event.inner or inner <= MAX_INNER:
             nodes.append(NodeRun(*astuple(event)))
     return TypicalRun(tuple(runs_s), typical, tuple(nodes), max(0, inner - MAX_INNER))
-
-
-_PROC = Path("/proc/self")
-
-# Runs until memory has stopped growing: the third run already allocates no more.
-PEAK_RUNS = 4
-
-_POPULATE_READ = 22  # the kernel's advice to bring in the pages of a mapping, from 5.14 on
 
 
 def memory_peaks(model: StandaloneModel, folder: Path) -> MemoryPeaks:

@@ -35,13 +35,7 @@ from bricks.measure.worker.passes import FusedRuns
 from bricks.measure.worker.runtime import WorkerRuntime
 from bricks.measure.worker.serving import GenerationRequests, ServingRequests
 from bricks.measure.worker.training import RankRequests, TrainingRequests
-from bricks.measure.worker.walking import (
-    DeviceHeating,
-    LoadingRequests,
-    WalkRequests,
-    WalkState,
-    WarmUp,
-)
+from bricks.measure.worker.walking import LoadingRequests, WalkRequests, WalkState, WarmUp
 from bricks.measure.worker.whole_models import WholeModelRequests
 
 
@@ -58,9 +52,7 @@ class Worker:
         runtime = WorkerRuntime()
         instruments = WorkerInstruments(runtime)
         self.pieces = LoadedPieces(runtime, instruments)
-        state = WalkState(
-            runtime, instruments, self.pieces, FusedRuns(), WarmUp(), DeviceHeating(), announce
-        )
+        state = WalkState(runtime, instruments, self.pieces, FusedRuns(), WarmUp(), announce)
         subjects = (
             runtime,
             LoadingRequests(state),
