@@ -185,26 +185,23 @@ class GenerationStudy(
 
     @cached_property
     def _decoder(self) -> Steps:
-        asked = self.options.generation
-        steps = self._steps
-        most, tokens = steps.most_tokens, asked.prompt_tokens + asked.new_tokens
-        if most is not None and tokens > most:
-            raise UsageError(f"{steps.title} knows {most} positions: {tokens} tokens are too many")
-        return steps
-
-    @property
-    def _steps(self) -> Steps:
-        name, quantisation = self.options.model, self.options.quantisation
+        options = self.options
+        asked, name, quantisation = options.generation, options.model, options.quantisation
         cards, published = self.options.cards.tensor_parallel, is_published(name)
         if self.target.system.accelerator is not None and published:
-            return card_steps(name, self.target, quantisation, cards)
-        if cards > 1:
+            steps: Steps = card_steps(name, self.target, quantisation, cards)
+        elif cards > 1:
             lacks = "--on h100" if published else "a published architecture such as llama-2-70b"
             raise UsageError(
                 f"--tensor-parallel {cards} divides published architectures over GPUs, not {name}"
                 f" on {self.target.system.name}: give {lacks}, or leave it out"
             )
-        return steps_of(self.workspace, name, quantisation)
+        else:
+            steps = steps_of(self.workspace, name, quantisation)
+        most, tokens = steps.most_tokens, asked.prompt_tokens + asked.new_tokens
+        if most is not None and tokens > most:
+            raise UsageError(f"{steps.title} knows {most} positions: {tokens} tokens are too many")
+        return steps
 
     @cached_property
     def _network(self) -> Network | None:
