@@ -5,7 +5,7 @@ Must not know how settings are found, nor how advice is shown.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -185,15 +185,15 @@ class SloAdvice:
     @property
     def settings(self) -> Sequence[AdvisedSetting | NoSetting]:
         """All settings of all candidates."""
-        return [of for candidate in self.candidates for of in _all(candidate)]
+        every: list[AdvisedSetting | NoSetting] = []
+        for candidate in self.candidates:
+            settings = sorted(candidate.settings, key=_worth)
+            every += settings
+            every += candidate.failures
+        return every
 
     @property
     def errors(self) -> tuple[str, ...]:
         """Why candidates have no advice, a line each."""
         errors = (candidate.error for candidate in self.candidates)
         return tuple(error for error in errors if error is not None)
-
-
-def _all(candidate: Candidate) -> Iterable[AdvisedSetting | NoSetting]:
-    yield from sorted(candidate.settings, key=_worth)
-    yield from candidate.failures

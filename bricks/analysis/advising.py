@@ -30,7 +30,6 @@ from bricks.studies.serving.scenario import ScenarioKind, ScenarioLoad, Serving
 from bricks.studies.serving.service import BatchLatency, ServiceTimes, batch_latency, most_instances
 
 if TYPE_CHECKING:
-    from bricks.compose.basis import Basis
     from bricks.decompose.plan import Plan
     from bricks.graph.model import Model
     from bricks.session.agreement import Agreement
@@ -41,6 +40,9 @@ if TYPE_CHECKING:
 _SINGLE, _LARGER = (1,), (2, 4, 8)
 # Larger batches are tried as long as the throughput grows by more than this share.
 _GROWTH = 0.02
+
+# Costs of unmeasured bricks are learned from at most so many measured ones.
+_LEARNED_FROM = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +123,19 @@ def agreements(workspace: Workspace, model: CandidateModel, question: Question) 
 def _run(
     workspace: Workspace, model: Model, target: Target, question: Question, batch: int | None
 ) -> AdvisedSetting:
-    """One run on a target; :class:`BricksError` where there is no estimate."""
     _refuse_crowding(target, 1)
     known = predicting.basis(workspace, model, measure=False, target=target)
     which = f"{model.name} on {target.system.name}"
     estimate = complete_estimate(known, which)
     latency_s = estimate.latency_s
     if question.percentile is not None:
-        latency_s = latency_s.scaled(_slower(known, which, question.percentile))
+        run = run_latency(known, which, seed=0)
+        if not run.spread_known:
+            raise ModelError(
+                f"{which}: no measured brick tells how its runs differ, so no percentile is known:"
+                " leave out --percentile"
+            )
+        latency_s = latency_s.scaled(float(np.percentile(run.factors, question.percentile)))
     quota, run_s = target.system.quota, estimate.estimate_s
     if quota is not None:  # of runs in a loop
         percent = 50.0 if question.percentile is None else question.percentile
@@ -144,20 +151,6 @@ def _run(
         meets_slo=meets_slo(latency_s, question.slo_s),
         cost_per_million=None if price is None else per_million(price, run_s, size),
     )
-
-
-def _slower(basis: Basis, which: str, percentile: float) -> float:
-    """How many times as long as the typical run a percentile of runs takes.
-
-    Raises :class:`ModelError` where no measured brick tells.
-    """
-    run = run_latency(basis, which, seed=0)
-    if not run.spread_known:
-        raise ModelError(
-            f"{which}: no measured brick tells how its runs differ, so no percentile is known:"
-            " leave out --percentile"
-        )
-    return float(np.percentile(run.factors, percentile))
 
 
 def _refuse_crowding(target: Target, instances: int) -> None:
@@ -180,7 +173,6 @@ class _KnownModel:
         self._batches: dict[tuple[str, int], BatchLatency] = {}
 
     def sized(self, size: int) -> Model | Unread:
-        """The model with batches of ``size``."""
         if size not in self._models:
             self._models[size] = self._read(size)
         return self._models[size]
@@ -213,7 +205,6 @@ class _Tried:
     served: ServedSetting
 
     def advised(self, model: str, qps: float) -> AdvisedSetting:
-        """The setting as advice."""
         largest = self.served.times.batches[-1]
         hosts, price = self.served.range, self.target.system.price_per_hour
         cost = None
@@ -299,22 +290,12 @@ def _larger(model: _KnownModel, tried: Sequence[_Tried], question: Question) -> 
         return
     for size in _LARGER:
         try:
-            batches = model.times(best.target, size).batches
-            if not _pays(batches):
+            before, largest = model.times(best.target, size).batches[-2:]
+            if largest.throughput.value <= (1 + _GROWTH) * before.throughput.value:
                 return
             yield from _on(model, best.target, size, question)
         except BricksError:
             return  # there is no estimate of larger batches
-
-
-def _pays(batches: Sequence[BatchLatency]) -> bool:
-    """Whether the throughput of the largest batch is well above that of the next one."""
-    before, largest = batches[-2:]
-    return largest.throughput.value > (1 + _GROWTH) * before.throughput.value
-
-
-# Costs of unmeasured bricks are learned from at most so many measured ones.
-_LEARNED_FROM = 300
 
 
 def deciding_setting(candidate: Candidate, here: Target) -> AdvisedSetting | None:
@@ -331,11 +312,11 @@ def deciding_setting(candidate: Candidate, here: Target) -> AdvisedSetting | Non
         if setting.meets_slo is MeetsSlo.UNCERTAIN
         and (setting.hosts is None or setting.hosts.fewest == fewest)
     ]
-    return min(open_, key=lambda of: _order(of, here), default=None)
-
-
-def _order(of: AdvisedSetting, here: Target) -> tuple[bool, float]:
-    return of.target.system.key != here.system.key, of.latency_s.value
+    return min(
+        open_,
+        key=lambda of: (of.target.system.key != here.system.key, of.latency_s.value),
+        default=None,
+    )
 
 
 def measured_again(setting: AdvisedSetting) -> bool:
@@ -357,14 +338,9 @@ def measuring_s(workspace: Workspace, plan: Plan, target: Target) -> float | Non
     rest = [key for key in missing if key not in costs]
     if not rest:
         return known_s
-    predicted_s = _predicted_s(workspace, rest, costs)
-    return None if predicted_s is None else known_s + predicted_s
-
-
-def _predicted_s(workspace: Workspace, keys: list[str], costs: dict[str, float]) -> float | None:
-    """The seconds that bricks take which were never measured on a target with these ``costs``."""
-    learned = workspace.known.plans.load_bricks([*costs][-_LEARNED_FROM:])
+    plans = workspace.known.plans
+    learned = plans.load_bricks([*costs][-_LEARNED_FROM:])
     model = fit([(brick, costs[key]) for key, brick in learned.items()])
     if model is None:
         return None
-    return model.cost_s(workspace.known.plans.load_bricks(keys).values()).value
+    return known_s + model.cost_s(plans.load_bricks(rest).values()).value

@@ -118,7 +118,6 @@ def _coverage(
 
 
 def _share(parts: Iterable[tuple[bool, int | None]]) -> float | None:
-    """The measured part of the work."""
     done = total = 0
     for measured, work in parts:
         if work is None:

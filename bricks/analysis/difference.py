@@ -233,10 +233,11 @@ def difference(old: TargetData, new: TargetData, digests: Iterable[str]) -> Diff
             models.append(compared)
     ratios = judge([change for _, change in models])
     bricks = _bricks(then, now, digests)
+    logs = [math.log(b.ratio.interval.value) for b in bricks]
     return Difference(
         old=ComparedTarget(old.name, old.target),
         new=ComparedTarget(new.name, new.target),
-        common=_common(bricks),
+        common=CommonChange(spread(logs).map(math.exp), len(logs)) if logs else None,
         bricks=tuple(
             sorted(bricks, key=lambda b: (not b.ratio.beyond_noise, -b.ratio.interval.value))
         ),
@@ -280,13 +281,6 @@ def _change(before: BrickLatency, after: BrickLatency) -> LogRatio:
         math.hypot(*(sd for t in both for sd in (t.independent_sd, MACHINE_DRIFT))),
         min(t.degrees_of_freedom for t in both),
     )
-
-
-def _common(bricks: Sequence[BrickDifference]) -> CommonChange | None:
-    logs = [math.log(b.ratio.interval.value) for b in bricks]
-    if not logs:
-        return None
-    return CommonChange(spread(logs).map(math.exp), len(logs))
 
 
 def _model(

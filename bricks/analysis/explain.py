@@ -178,7 +178,17 @@ class Explainer:
         new = [work for work in dict.fromkeys(works.values()) if work not in self._fastest]
         self._fastest |= dict.fromkeys(new)
         for target in self._same_host_targets() if new else ():
-            self._consider(target, new)
+            # Only bricks of these works are read.
+            of_target = self.workspace.estimators.latencies(target).target
+            by_work = self._bricks_by_work(target)
+            bricks = {key: work for work in new for key in by_work.get(work, ())}
+            known, overhead_s = of_target.latencies_of(bricks), call_s(self.workspace, target)
+            for key, latency_s in known.seconds.items():
+                work, net_s = bricks[key], max(0.0, latency_s - overhead_s)
+                best = self._fastest[work]
+                if best is None or net_s < best.latency_s:
+                    half_s = round_spread(known.measured[key]).half_width
+                    self._fastest[work] = BestImplementation(key, target.key, net_s, half_s)
         faster = {}
         for share in measured:
             best = self._fastest[works[share.brick]]
@@ -193,19 +203,6 @@ class Explainer:
             same_host = other.system.key == own.system.key
             if same_host and other.runtime.threads == own.runtime.threads:
                 yield other
-
-    def _consider(self, target: Target, works: Iterable[Work]) -> None:
-        """Keep what ``target`` does faster; only bricks of these works are read."""
-        of_target = self.workspace.estimators.latencies(target).target
-        by_work = self._bricks_by_work(target)
-        bricks = {key: work for work in works for key in by_work.get(work, ())}
-        known, overhead_s = of_target.latencies_of(bricks), call_s(self.workspace, target)
-        for key, latency_s in known.seconds.items():
-            work, net_s = bricks[key], max(0.0, latency_s - overhead_s)
-            best = self._fastest[work]
-            if best is None or net_s < best.latency_s:
-                half_s = round_spread(known.measured[key]).half_width
-                self._fastest[work] = BestImplementation(key, target.key, net_s, half_s)
 
     def _bricks_by_work(self, target: Target) -> Mapping[Work, Sequence[str]]:
         """The keys of bricks of all models that were decomposed on ``target``, by their work."""
@@ -254,27 +251,18 @@ def _quantised_gain(
     None if it was never quantised, or its bricks have no latency there. It is negative for a
     quantised model that takes longer.
     """
-    plan = _quantised_plan(workspace, model, target)
-    if plan is None:
-        return None
-    after = predicting.predict_plan(workspace, plan, target=target)
+    try:
+        quantisation = Quantisation.of(model, target.runtime.backend)
+        digest = quantisation.quantised().digest if quantisation.is_kept else None
+    except BricksError:  # it cannot be quantised, or its tool is not installed
+        digest = None
+    plan = None if digest is None else workspace.plans.known_plan(digest, target=target)
+    after = None if plan is None else predicting.predict_plan(workspace, plan, target=target)
     if not isinstance(after, Estimate):
         return None
     width_s = math.hypot(estimate.latency_s.half_width, after.latency_s.half_width)
     seconds = Interval.around(estimate.estimate_s - after.estimate_s, width_s)
     return Gain(None, Replacement.INT8, INT8, seconds, bound=False)
-
-
-def _quantised_plan(workspace: Workspace, model: Model, target: Target) -> Plan | None:
-    """The known plan of the quantised model on ``target``; None without one."""
-    try:
-        quantisation = Quantisation.of(model, target.runtime.backend)
-        if not quantisation.is_kept:
-            return None
-        digest = quantisation.quantised().digest
-    except BricksError:  # it cannot be quantised, or its tool is not installed
-        return None
-    return workspace.plans.known_plan(digest, target=target)
 
 
 _NOT_MEASURED = Peaks()

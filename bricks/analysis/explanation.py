@@ -314,18 +314,9 @@ def same_work(features: BrickFeatures) -> tuple[object, ...]:
     """
     kind = features.kind
     sizes = (*(round(size, 6) for size in features.sizes), features.context_bytes)
-    if kind == CONVOLUTION:
-        fused = features.tag("activation"), features.tag("summed")
-        return (kind, features.tag("dtype"), *fused, sizes, *_not_fused(features.operator))
-    if kind == PRODUCT:
-        return (
-            kind,
-            features.tag("dtype"),
-            features.tag("activation"),
-            features.tag("weight"),
-            sizes,
-            *_not_fused(features.operator),
-        )
+    if kind in (CONVOLUTION, PRODUCT):
+        names = ("dtype", "activation", "summed" if kind == CONVOLUTION else "weight")
+        return (kind, *map(features.tag, names), sizes, *_not_fused(features.operator))
     operator = tuple(name.rpartition(".")[2] for name in features.operator.split("+"))
     tags = features.tag("dtype"), features.tag("pattern"), features.tag("mode")
     return (kind, operator, *tags, sizes, features.flops)

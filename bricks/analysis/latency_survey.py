@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from bricks.compose.basis import Results
 from bricks.compose.estimate import Estimate, IncompleteEstimate
 from bricks.compose.memory.peak import PeakMemory, UnknownMemory
 from bricks.compose.recompose import recompose
@@ -230,34 +229,37 @@ class _Surveyor:
         self._tasks = {entry.name: entry.task for entry in (*entries(), *programs())}
 
     def target_view(self) -> SurveyedTarget:
-        """All models, and what they have in common."""
-        models = self._models()
+        plans = [plan for plan, _ in self._plans]
+        read = []
+        for number, (plan, title) in enumerate(zip(plans, titles(plans), strict=True)):
+            progress = f"reading {title} on {self._target.system.name}"
+            self._workspace.progress(progress, number / len(plans))
+            read.append(self._model(plan, title))
+        models = tuple(read)
         keys = {key for plan, _ in self._plans for key in plan.keys}
         settled = [self._results[key] for key in keys if key in self._results]
+        compared = [
+            ModelComparison(model.title, model.plan, 0, model.measured_s, model.estimate)
+            for model in models
+            if model.measured_s is not None and model.estimate is not None
+        ]
+        walls_s = {plan.digest: wall_s for plan, wall_s in self._plans}
+        unread_s = dict.fromkeys(walls_s, 0.0)
         return SurveyedTarget(
             self._target,
             models,
             bricks=len(keys),
             measured=sum(isinstance(result, Measurement) for result in settled),
             failed=sum(isinstance(result, Failure) for result in settled),
-            summary=self._summary(models),
+            summary=summarise(compared, self._results, decompose_s=walls_s, read_s=unread_s),
             costly=self._costly(models),
         )
-
-    def _models(self) -> tuple[SurveyedModel, ...]:
-        plans = [plan for plan, _ in self._plans]
-        models = []
-        for number, (plan, title) in enumerate(zip(plans, titles(plans), strict=True)):
-            progress = f"reading {title} on {self._target.system.name}"
-            self._workspace.progress(progress, number / len(plans))
-            models.append(self._model(plan, title))
-        return tuple(models)
 
     def _model(self, plan: Plan, title: str) -> SurveyedModel:
         results = self._estimator.results([*needed_by(plan), plan.digest], self._target)
         recomposed = recompose(self._estimator.basis(plan, results, self._target))
         bricks = self._workspace.plans.bricks(plan)
-        executed = Decomposition(plan, bricks, 0.0)
+        executed, whole = Decomposition(plan, bricks, 0.0), results.get(plan.digest)
         return SurveyedModel(
             title,
             plan,
@@ -266,23 +268,11 @@ class _Surveyor:
             executed.weight_bytes,
             recomposed,
             memory_of_plan(self._workspace, plan, target=self._target),
-            _measured(plan, results),
+            round_spread(whole) if isinstance(whole, Measurement) else None,
             _operators(recomposed, bricks),
         )
 
-    def _summary(self, models: Iterable[SurveyedModel]) -> Summary:
-        """Estimates next to runs of whole models."""
-        compared = [
-            ModelComparison(model.title, model.plan, 0, model.measured_s, model.estimate)
-            for model in models
-            if model.measured_s is not None and model.estimate is not None
-        ]
-        walls_s = {plan.digest: wall_s for plan, wall_s in self._plans}
-        unread_s = dict.fromkeys(walls_s, 0.0)
-        return summarise(compared, self._results, decompose_s=walls_s, read_s=unread_s)
-
     def _costly(self, models: Iterable[SurveyedModel]) -> tuple[BrickTime, ...]:
-        """The bricks of all models."""
         every = [share for model in models for share in model.recomposed.shares]
         total_s: dict[str, float] = defaultdict(float)
         counts: Counter[str] = Counter()
@@ -326,11 +316,3 @@ def _operators(
 def _operator(brick: Brick) -> str:
     """The operators of a brick without their domains."""
     return "+".join(name.rpartition(".")[2] for name in brick.operators)
-
-
-def _measured(plan: Plan, results: Results) -> Interval | None:
-    """The latency of the whole model."""
-    whole = results.get(plan.digest)
-    if not isinstance(whole, Measurement):
-        return None
-    return round_spread(whole)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
@@ -30,6 +30,17 @@ if TYPE_CHECKING:
 
 # Nodes that stand for constants.
 _CONSTANTS = frozenset(("Constant", "ConstantOfShape"))
+
+# Operators that are looked at, and the least share of the model of one of them.
+_MOST, _LEAST_SHARE = 3, 0.05
+
+# A vector of 8-bit numbers has four times the elements of one of 32-bit floats, and a tile of AMX
+# computes 32 times as many products per cycle as two units of AVX-512 do.
+_VECTORS, _TILES, _TILE_SET = 4.0, 32.0, "amx_int8"
+_BYTES_OF_FLOAT = 4
+
+# How the name of a kernel of the same runtime begins.
+OWN = "another kernel of"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,19 +131,6 @@ def common_error_s(estimate: Estimate) -> float:
     return math.sqrt(parts_s * of.half_width_s)
 
 
-# Operators that are looked at, and the least share of the model of one of them.
-_MOST, _LEAST_SHARE = 3, 0.05
-
-# A vector of 8-bit numbers has four times the elements of one of 32-bit floats, and a tile of AMX
-# computes 32 times as many products per cycle as two units of AVX-512 do.
-_VECTORS, _TILES, _TILE_SET = 4.0, 32.0, "amx_int8"
-_BYTES_OF_FLOAT = 4
-
-
-# How the name of a kernel of the same runtime begins.
-OWN = "another kernel of"
-
-
 class Replacement(StrEnum):
     """What takes the place of an operator's implementation."""
 
@@ -172,7 +170,21 @@ def gains(
     if not isinstance(explanation.estimate, Estimate):
         return ()
     costly = [time for time in operator_times(explanation) if time.share >= _LEAST_SHARE]
-    return tuple(gain for time in costly[:_MOST] for gain in _of(time, system, runtimes))
+    found: list[Gain] = []
+    for time in costly[:_MOST]:
+        faster = [part for part in time.parts if part.fastest is not None and part.lost_s > 0]
+        if faster:
+            found.append(_measured(time, faster, runtimes))
+        for kind, roofs_s in (
+            (Replacement.INT8, [_int8_s(part, system) for part in time.parts]),
+            (Replacement.ROOFLINE, [part.roof_s for part in time.parts]),
+        ):
+            if any(roof_s is not None for roof_s in roofs_s):
+                most_s = sum(map(_above, time.parts, roofs_s))
+                found.append(
+                    Gain(time.operator, kind, None, Interval(most_s, 0.0, most_s), bound=True)
+                )
+    return tuple(found)
 
 
 def largest(of: Sequence[Gain]) -> Gain | None:
@@ -180,19 +192,6 @@ def largest(of: Sequence[Gain]) -> Gain | None:
     known = [gain for gain in of if not gain.bound and gain.seconds.low > 0]
     bounds = [gain for gain in of if gain.replacement is Replacement.ROOFLINE]
     return max(known or bounds, key=lambda gain: gain.seconds.value, default=None)
-
-
-def _of(time: OperatorTime, system: System, runtimes: Mapping[str, str]) -> Iterator[Gain]:
-    faster = [part for part in time.parts if part.fastest is not None and part.lost_s > 0]
-    if faster:
-        yield _measured(time, faster, runtimes)
-    for kind, roofs_s in (
-        (Replacement.INT8, [_int8_s(part, system) for part in time.parts]),
-        (Replacement.ROOFLINE, [part.roof_s for part in time.parts]),
-    ):
-        if any(roof_s is not None for roof_s in roofs_s):
-            most_s = sum(map(_above, time.parts, roofs_s))
-            yield Gain(time.operator, kind, None, Interval(most_s, 0.0, most_s), bound=True)
 
 
 def _measured(time: OperatorTime, faster: Sequence[Part], runtimes: Mapping[str, str]) -> Gain:

@@ -7,7 +7,7 @@ from.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from statistics import NormalDist
@@ -26,6 +26,11 @@ _NORMAL = NormalDist()
 
 # Standard deviations between two quantities whose order is decided.
 _DECIDED_DEVIATIONS = _NORMAL.inv_cdf(DECIDED)
+
+LATENCY, SAMPLE = "latency_s", "sample_s"
+
+# Models in one setting share the errors of how fast their host will be.
+COMPARABLE = "comparable_s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +113,6 @@ def _log_ratio(greater: float, less: float) -> float:
     return math.log(greater / less)
 
 
-LATENCY, SAMPLE = "latency_s", "sample_s"
-
-# Models in one setting share the errors of how fast their host will be.
-COMPARABLE = "comparable_s"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictedOrder:
     """The order of some predictions by a ``quantity``, the least first.
@@ -137,21 +136,17 @@ def predicted_orders(of: ModelPredictions) -> list[PredictedOrder]:
     known = [n for n, model in enumerate(of.models) if model.interval is not None]
     if not of.dimensions:
         return [_order(of.models, known, LATENCY, among=COMPARABLE)] if len(known) > 1 else []
-    return [
-        order
-        for name in dict.fromkeys(m.model for m in of.models)
-        for order in _of_model(of, name, known)
-    ]
-
-
-def _of_model(of: ModelPredictions, name: str, known: Sequence[int]) -> Iterator[PredictedOrder]:
-    cells = [n for n in known if of.models[n].model == name]
-    if len(cells) < 2:
-        return
-    least = min(of.models[n].batch for n in cells)
-    yield _order(of.models, [n for n in cells if of.models[n].batch == least], LATENCY, name)
-    if "batch" in of.dimensions:
-        yield _order(of.models, cells, SAMPLE, name)
+    orders = []
+    for name in dict.fromkeys(m.model for m in of.models):
+        cells = [n for n in known if of.models[n].model == name]
+        if len(cells) < 2:
+            continue
+        least = min(of.models[n].batch for n in cells)
+        alike = [n for n in cells if of.models[n].batch == least]
+        orders.append(_order(of.models, alike, LATENCY, name))
+        if "batch" in of.dimensions:
+            orders.append(_order(of.models, cells, SAMPLE, name))
+    return orders
 
 
 def _order(

@@ -54,14 +54,13 @@ class Similarity:
             between[a] = (sizes[0] * between[a] + sizes[1] * between[b]) / sum(sizes)
             between[:, a] = between[a]
             between[b] = between[:, b] = between[a, a] = -np.inf
-            groups[a] = self._side_by_side(groups[a], groups[b])
+            ways = [
+                (f, s) for f in (groups[a], groups[a][::-1]) for s in (groups[b], groups[b][::-1])
+            ]
+            left, right = max(ways, key=lambda way: self.grid[way[0][-1]][way[1][0]])
+            groups[a] = [*left, *right]
             first = a
         return groups[first] if groups else []
-
-    def _side_by_side(self, first: list[int], second: list[int]) -> list[int]:
-        ways = [(f, s) for f in (first, first[::-1]) for s in (second, second[::-1])]
-        left, right = max(ways, key=lambda way: self.grid[way[0][-1]][way[1][0]])
-        return [*left, *right]
 
 
 def similarity(plans: Sequence[Plan]) -> Similarity:

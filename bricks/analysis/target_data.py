@@ -80,7 +80,8 @@ class TargetLatencies:
 
     def __init__(self, data: TargetData) -> None:
         self.data = data
-        parts = _parts(data)
+        keys = {key for plan in data.plans.values() for key in plan.keys}
+        parts = {k: m for k in sorted(keys) if isinstance(m := data.results.get(k), Measurement)}
         correction = Correction(data.sensitivities, data.conditions, parts.values())
         corrected = {key: correction.corrected(m) for key, m in parts.items()}
         rounds_s = {key: [r.latency_s for r in m.walked] for key, m in corrected.items()}
@@ -148,9 +149,3 @@ class TargetLatencies:
         width_s += self.data.predictions.common_s(estimate.predicted_share * estimate.estimate_s)
         open_s = math.sqrt(squares) + width_s / NORMAL_95
         return math.hypot(open_s / estimate.estimate_s, MACHINE_DRIFT)
-
-
-def _parts(data: TargetData) -> dict[str, Measurement]:
-    """The measured bricks of all models."""
-    keys = {key for plan in data.plans.values() for key in plan.keys}
-    return {k: m for k in sorted(keys) if isinstance(m := data.results.get(k), Measurement)}

@@ -153,7 +153,6 @@ class _TargetPlans:
         return tuple(agreement for of in known for agreement in of)
 
     def compared(self, store: Reading, digests: Sequence[str]) -> Difference:
-        """The models with ``digests`` compared."""
         labelled = [
             {d: replace(p, model=self.labels[d]) for d, p in known.items()} for known in self.plans
         ]
@@ -256,5 +255,4 @@ def _called(name: str, labels: Mapping[str, str]) -> list[str]:
 def _only(
     labels: Mapping[str, str], known: Mapping[str, Plan], other: Mapping[str, Plan]
 ) -> tuple[str, ...]:
-    """The names of models that only the first target has."""
     return tuple(sorted(labels[digest] for digest in known.keys() - other.keys()))

@@ -66,7 +66,10 @@ def traced(
     elif not run:
         profile = NoProfile("the model was not to be run")
     else:
-        profile = _profile(workspace, model)
+        try:
+            profile = whole_models.profile(workspace, model)
+        except BricksError as error:
+            profile = NoProfile(str(error))
     return Traced(
         plan=plan,
         bricks=bricks,
@@ -76,10 +79,3 @@ def traced(
         profile=profile,
         whole_s=round_spread(whole) if isinstance(whole, Measurement) else None,
     )
-
-
-def _profile(workspace: Workspace, model: Model) -> Profile | NoProfile:
-    try:
-        return whole_models.profile(workspace, model)
-    except BricksError as error:
-        return NoProfile(str(error))

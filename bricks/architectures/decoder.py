@@ -23,6 +23,14 @@ if TYPE_CHECKING:
 _OPSET, _IR_VERSION, _EPSILON = 18, 9, 1e-5
 _BATCH, _TOKENS, _PAST, _TOTAL = "batch", "tokens", "past_tokens", "total_tokens"
 _IDS, _MASK, _POSITIONS, _LOGITS = "input_ids", "attention_mask", "position_ids", "logits"
+MICROSOFT = "com.microsoft"
+
+# Bits of a weight of a matrix, by the name of the quantisation.
+QUANTISATIONS: Mapping[str, int] = {"none": 32, "int8": 8, "int4": 4}
+
+# Weights that share a scale, and the type that MatMulNBits may multiply in (4: int8), which are
+# the choices of ONNX Runtime's own model builder for processors.
+BLOCK, _ACCURACY = 32, 4
 
 
 def decoder_model(name: str, of: Architecture, quantisation: str) -> onnx.ModelProto:
@@ -70,7 +78,6 @@ class _Layers:
     of: Architecture
 
     def build(self) -> None:
-        """Add all nodes, from tokens to logits and the cache."""
         of, lengths = self.of, self._lengths()
         state, added = self._embedded(), ""
         for layer in range(of.layers):
@@ -107,14 +114,12 @@ class _Layers:
         before = make.node("Sub", each, make.constant([1]))
         longest = make.node("Gather", make.node("Shape", _MASK), make.constant(1))
         counts = [make.node("Cast", value, to=TensorProto.INT32) for value in (before, longest)]
-        return _Lengths(counts[0], counts[1], self._rotations())
-
-    def _rotations(self) -> tuple[str, ...]:
         of = self.of
         width = round(of.rotary * of.head) // 2
-        return tuple(
-            self.make.weight(name, of.positions, width) for name in ("cos", "sin") if width
+        rotations = tuple(
+            make.weight(name, of.positions, width) for name in ("cos", "sin") if width
         )
+        return _Lengths(counts[0], counts[1], rotations)
 
     def _attention(self, value: str, layer: int, lengths: _Lengths) -> str:
         of, make = self.of, self.make
@@ -204,16 +209,6 @@ class _Layers:
         return self.make.node(
             "Mul", self.make.node("Tanh", self.make.node("Div", logits, cap)), cap
         )
-
-
-MICROSOFT = "com.microsoft"
-
-# Bits of a weight of a matrix, by the name of the quantisation.
-QUANTISATIONS: Mapping[str, int] = {"none": 32, "int8": 8, "int4": 4}
-
-# Weights that share a scale, and the type that MatMulNBits may multiply in (4: int8), which are
-# the choices of ONNX Runtime's own model builder for processors.
-BLOCK, _ACCURACY = 32, 4
 
 
 class GraphBuilder:

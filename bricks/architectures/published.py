@@ -174,7 +174,6 @@ PUBLISHED: Mapping[str, Architecture] = {
     **_LLAMA, **_QWEN, **_MISTRAL, **_GEMMA, **_PHI, **_GPT2,
 }  # fmt: skip
 
-
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)([BMbm])")
 _UNITS = {"b": 1e9, "m": 1e6}
 
@@ -202,7 +201,7 @@ def architecture(word: str) -> str | None:
     spellings = {_spelt(name): name for name in PUBLISHED}
     if spelt in spellings:
         return spellings[spelt]
-    begun = [name for short, name in spellings.items() if _sizeless(name, short) == spelt]
+    begun = [name for short, name in spellings.items() if _sizeless(short) == spelt]
     if len(begun) == 1:
         return begun[0]
     same_family = [name for short, name in spellings.items() if short.startswith(f"{spelt}-")]
@@ -219,7 +218,9 @@ def nearest_name(word: str) -> str | None:
 
 
 def _of_size(word: str) -> str:
-    number, unit = _size(word)
+    match = _SIZE.fullmatch(word)
+    assert match is not None
+    number, unit = float(match[1]), _UNITS[match[2].lower()]
     asked = number * unit
     for name in PUBLISHED:
         if math.isclose(_nominal(name), asked):
@@ -237,12 +238,6 @@ def _size_text(parameters: float) -> str:
     return f"{parameters / 1e9:g}B" if parameters >= 1e9 else f"{parameters / 1e6:g}M"
 
 
-def _size(word: str) -> tuple[float, float]:
-    match = _SIZE.fullmatch(word)
-    assert match is not None
-    return float(match[1]), _UNITS[match[2].lower()]
-
-
 def _nominal(name: str) -> float:
     """The number of parameters in a name."""
     *_, (number, unit) = re.findall(r"(?<=-)(\d+(?:\.\d+)?)([bm])(?=-|$)", name)
@@ -255,7 +250,7 @@ def _spelt(word: str) -> str:
     return re.sub(r"-(hf|instruct|it|chat|base)$", "", name.removeprefix("meta-"))
 
 
-def _sizeless(name: str, spelt: str) -> str:
+def _sizeless(spelt: str) -> str:
     """A name without the size in it: ``gpt2`` for ``gpt2-124m``, ``mistral-v0.1``."""
     return re.sub(r"-\d+(?:\.\d+)?[bm](?=-|$)", "", spelt)
 

@@ -75,19 +75,16 @@ def _is_loopback(host: str) -> bool:
 @contextmanager
 def dask_without_logs() -> Iterator[None]:
     """Import Dask with its log switched off; FleetError where it is not installed."""
+    missing = FleetError("measuring on many hosts needs Dask: pip install 'onnx-bricks[fleet]'")
     try:
         import dask
     except ImportError as exc:
-        raise FleetError(
-            "measuring on many hosts needs Dask: pip install 'onnx-bricks[fleet]'"
-        ) from exc
+        raise missing from exc
     with dask.config.set({"logging": {"distributed": "critical", "bokeh": "critical"}}):
         try:
             import distributed  # noqa: F401  # reads that setting once
         except ImportError as exc:
-            raise FleetError(
-                "measuring on many hosts needs Dask: pip install 'onnx-bricks[fleet]'"
-            ) from exc
+            raise missing from exc
         logging.getLogger("distributed").setLevel(logging.CRITICAL)
         yield
 

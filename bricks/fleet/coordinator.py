@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from bricks._version import __version__
 from bricks.errors import FleetError, StoreError, first_line
 from bricks.fleet import host as on_host
-from bricks.fleet.host import BatchResult, ModelPayload, Ready
+from bricks.fleet.host import BatchResult, ModelPayload
 from bricks.fleet.report import FleetMeasured, HostReport
 from bricks.fleet.work import FleetWork
 from bricks.samples.measurement import Sampling, combined
@@ -75,11 +75,18 @@ class Coordinator:
         active_s = time.monotonic()
         try:
             while True:
-                self._update_hosts()
+                seen = self._cluster.hosts()
+                for host, why in self._hosts.lost(seen):
+                    self._drop(host, why)
+                for host in self._hosts.joined(seen):
+                    host.call = self._cluster.call(host.address, on_host.greet)
                 for host in list(self._hosts.present.values()):
                     self._advance(host)
                 self._show_progress()
-                busy = self._busy()
+                busy = any(
+                    host.call is not None or self._batches_for(host)
+                    for host in self._hosts.present.values()
+                )
                 if self._work.done and not busy:
                     break
                 if busy:
@@ -98,13 +105,6 @@ class Coordinator:
             time.perf_counter() - started,
         )
 
-    def _busy(self) -> bool:
-        """Whether a host has a call running, or could take a batch that is waiting."""
-        return any(
-            host.call is not None or self._batches_for(host)
-            for host in self._hosts.present.values()
-        )
-
     def _batches_for(self, host: FleetHost) -> bool:
         """Whether a host is idle while batches of its target are waiting."""
         if host.phase is not HostPhase.IDLE or host.target is None:
@@ -116,7 +116,6 @@ class Coordinator:
         return self._work.of(host.target)
 
     def _refuse_if_none_measured(self) -> None:
-        """Raise FleetError if no host was ever ready to measure."""
         if self._work.begun:
             return
         refused = [f"{host.name}: {host.left}" for host in self._hosts.gone]
@@ -127,14 +126,6 @@ class Coordinator:
         )
 
     # Hosts
-
-    def _update_hosts(self) -> None:
-        """Drop lost hosts, and greet new ones."""
-        seen = self._cluster.hosts()
-        for host, why in self._hosts.lost(seen):
-            self._drop(host, why)
-        for host in self._hosts.joined(seen):
-            host.call = self._cluster.call(host.address, on_host.greet)
 
     def _drop(self, host: FleetHost, why: str, *, refused: bool = False) -> None:
         """Go on without a host, and let another measure its batch.
@@ -185,7 +176,13 @@ class Coordinator:
                 return
             self._prepare(host)
         elif host.phase is HostPhase.PREPARING:
-            self._handle_ready(host, result)
+            try:
+                self._work.join(result)
+            except StoreError as exc:
+                self._drop(host, f"cannot measure: {exc}", refused=True)
+            else:
+                host.target, host.phase = result.target, HostPhase.IDLE
+                self._note(f"{host.name} has joined: {result.target.system.name}")
         else:
             self._handle_batch(host, result)
 
@@ -194,15 +191,6 @@ class Coordinator:
         host.call = self._cluster.call(
             host.address, on_host.prepare, self._request, self._options, self._payloads
         )
-
-    def _handle_ready(self, host: FleetHost, ready: Ready) -> None:
-        try:
-            self._work.join(ready)
-        except StoreError as exc:
-            self._drop(host, f"cannot measure: {exc}", refused=True)
-            return
-        host.target, host.phase = ready.target, HostPhase.IDLE
-        self._note(f"{host.name} has joined: {ready.target.system.name}")
 
     def _handle_batch(self, host: FleetHost, result: BatchResult) -> None:
         """Merge what a host measured, unless it is another system now."""
@@ -236,7 +224,6 @@ class Coordinator:
         host.batch = None
 
     def _show_progress(self) -> None:
-        """Report the number of bricks that each host has measured, and the measured share."""
         hosts = self._hosts.present.values()
         if not hosts:
             self._progress("waiting for hosts to join", 0.0)

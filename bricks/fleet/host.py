@@ -39,6 +39,9 @@ _IDLE_S = 1800.0
 # Of a compressed model, at most so much is decompressed at once to learn how large it is.
 _PIECE_BYTES = 4 << 20
 
+_requests: dict[str, _Request] = {}
+_lock = threading.Lock()
+
 
 @dataclass(frozen=True, slots=True)
 class ModelPayload:
@@ -128,10 +131,6 @@ class _Request:
         return path.read_bytes()
 
 
-_requests: dict[str, _Request] = {}
-_lock = threading.Lock()
-
-
 def greet() -> dict[str, Any]:
     """The version of the package that runs here: another version might measure differently."""
     return {"package": __version__}
@@ -142,7 +141,9 @@ def prepare(request: str, options: Options, payloads: Sequence[ModelPayload]) ->
 
     A request of the same name is finished first. Raises SuiteError for a model that is refused.
     """
-    _end_idle()
+    for other, known in list(_requests.items()):
+        if time.monotonic() - known.used_s > _IDLE_S:
+            finish(other)
     finish(request)
     folder = tempfile.TemporaryDirectory(prefix="bricks-fleet-")
     workspace = Workspace.open(Path(folder.name) / "cache", options)
@@ -203,9 +204,3 @@ def finish_all() -> None:
     """Forget all requests: the host leaves."""
     for request in list(_requests):
         finish(request)
-
-
-def _end_idle() -> None:
-    for request, known in list(_requests.items()):
-        if time.monotonic() - known.used_s > _IDLE_S:
-            finish(request)

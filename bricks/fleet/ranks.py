@@ -43,6 +43,7 @@ _POLL_S = 0.002
 _LOST_S = 30.0
 
 _supervisors: dict[str, Supervisor] = {}
+_TIMEOUT_S = 60.0
 
 
 def start(request: str, backend: str, address: str) -> dict[str, Any]:
@@ -96,7 +97,14 @@ class RankHosts(Closing):
         self.facts = self._call_each(
             start, [(self._own(rank), backend, self.ip(rank)) for rank in range(ranks)], 120.0
         )
-        self._refuse_different()
+        for rank, facts in enumerate(self.facts):
+            name = self._names[rank]
+            if facts["package"] != __version__:
+                self._fail(f"{name} runs bricks {facts['package']}, and not {__version__}")
+            if facts["version"] != self.facts[0]["version"]:
+                self._fail(f"{name} has version {facts['version']} of the backend, others not")
+            if facts["interface"] is None:
+                self._fail(f"{name} has no interface with the address {self.ip(rank)}")
 
     def close(self) -> None:
         """End the ranks, as soon as their hosts are free."""
@@ -164,16 +172,6 @@ class RankHosts(Closing):
         cores = self.facts[rank]["cores"]
         return int(cores[before % len(cores)])
 
-    def _refuse_different(self) -> None:
-        for rank, facts in enumerate(self.facts):
-            name = self._names[rank]
-            if facts["package"] != __version__:
-                self._fail(f"{name} runs bricks {facts['package']}, and not {__version__}")
-            if facts["version"] != self.facts[0]["version"]:
-                self._fail(f"{name} has version {facts['version']} of the backend, others not")
-            if facts["interface"] is None:
-                self._fail(f"{name} has no interface with the address {self.ip(rank)}")
-
     def _fail(self, why: str) -> None:
         self.close()
         raise FleetError(f"{why}: let the hosts of the fleet be alike")
@@ -192,7 +190,10 @@ class RankHosts(Closing):
             while len(answers) < len(calls):
                 for rank, call in enumerate(calls):
                     if rank not in answers and call.done():
-                        answers[rank] = self._result(rank, call)
+                        try:
+                            answers[rank] = call.result()
+                        except Exception as exc:  # of any kind: it comes from another host
+                            raise WorkerError(f"{self._title(rank)}: {first_line(exc)}") from exc
                 late = [rank for rank in range(len(calls)) if rank not in answers]
                 if late and (time.monotonic() > deadline or not self._present(len(calls))):
                     raise WorkerError(f"{self._title(late[0])} has left, or answers no more")
@@ -210,15 +211,6 @@ class RankHosts(Closing):
 
     def _title(self, rank: int) -> str:
         return f"rank {rank} of {self.count} ({self._names[rank]})"
-
-    def _result(self, rank: int, call: RemoteCall) -> Any:
-        try:
-            return call.result()
-        except Exception as exc:  # of any kind: it comes from another host
-            raise WorkerError(f"{self._title(rank)}: {first_line(exc)}") from exc
-
-
-_TIMEOUT_S = 60.0
 
 
 def measure_between_hosts(

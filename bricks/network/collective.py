@@ -28,6 +28,7 @@ ALL_GATHER, REDUCE_SCATTER = "all_gather", "reduce_scatter"
 OPERATIONS = (ALL_REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER)
 
 PREFIX = "c1-"
+_KEY = re.compile(rf"{PREFIX}([a-z_]+)-([0-9]+)-([0-9]+)-([a-z]+)")
 
 
 def written(operation: str) -> str:
@@ -42,9 +43,6 @@ def operation_of(text: str) -> str:
     if name not in operations:
         raise UsageError(f"there is no collective {text!r}: {suggestion(name, operations)}")
     return operations[name]
-
-
-_KEY = re.compile(rf"{PREFIX}([a-z_]+)-([0-9]+)-([0-9]+)-([a-z]+)")
 
 
 class Aspect(StrEnum):

@@ -23,6 +23,15 @@ _MIN_POINTS = 3
 # The lowest relative deviation, of rounds and of medians, and that residuals of few points show.
 _MIN_DEVIATION = 0.01
 
+# The relative standard deviation for each doubling of a size beyond the measured ones.
+PER_DOUBLED_SIZE = 0.05
+
+# A segment needs more points than a line has parameters.
+_MIN_SEGMENT_POINTS, _MAX_SEGMENTS = 3, 4
+
+# The relative uncertainty of medians: a closer fit follows the noise.
+_NOISE = 0.02
+
 
 @dataclass(frozen=True)  # without slots: cached properties
 class SizeSeries:
@@ -62,16 +71,6 @@ def deviation_at(curve: Curve, num_bytes: int) -> float:
     above = min(max(1, bisect_left(curve.sizes, num_bytes)), len(curve.sizes) - 1)
     inner = {min(max(1, at), len(curve.sizes) - 2) for at in (above - 1, above)}
     return max(_MIN_DEVIATION, *(abs(math.log(curve.left_out[at - 1])) for at in inner))
-
-
-# The relative standard deviation for each doubling of a size beyond the measured ones.
-PER_DOUBLED_SIZE = 0.05
-
-# A segment needs more points than a line has parameters.
-_MIN_SEGMENT_POINTS, _MAX_SEGMENTS = 3, 4
-
-# The relative uncertainty of medians: a closer fit follows the noise.
-_NOISE = 0.02
 
 
 @dataclass(frozen=True, slots=True)

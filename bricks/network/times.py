@@ -56,6 +56,13 @@ _PER_DOUBLING = 0.10
 # Threads of a backend and the thread that computes share a core: at worst each gets half of it.
 _MAX_SHARING = 2.0
 
+# How far a collective may be off in either direction. Assumed: none was run.
+UNCHECKED_FACTOR = 2.0
+
+# A rank computes this much slower at most while NCCL's channels, 32 of them, occupy as many of the
+# 132 multiprocessors of an H100. Assumed of all cards.
+_MAX_SLOWDOWN = 132 / (132 - 32)
+
 
 @dataclass(frozen=True, slots=True)
 class NetworkEstimate:
@@ -288,14 +295,6 @@ def _scaled(fit: Fit, operation: str, num_bytes: int, base: int, ranks: int) -> 
 
 def _within(seconds: float, deviation: float, origin: str) -> NetworkEstimate:
     return NetworkEstimate(Interval.within_factor(seconds, math.exp(NORMAL_95 * deviation)), origin)
-
-
-# How far a collective may be off in either direction. Assumed: none was run.
-UNCHECKED_FACTOR = 2.0
-
-# A rank computes this much slower at most while NCCL's channels, 32 of them, occupy as many of the
-# 132 multiprocessors of an H100. Assumed of all cards.
-_MAX_SLOWDOWN = 132 / (132 - 32)
 
 
 @dataclass(frozen=True, slots=True)

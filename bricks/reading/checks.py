@@ -12,7 +12,7 @@ Must not know what the model computes, nor import PyTorch.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -108,8 +108,11 @@ def checked_program(proto: onnx.ModelProto, file: str) -> tuple[tuple[str, Value
         if len(call.ports) > tensors or any(a >= tensors for a in call.aliases):
             raise ModelError(f"{file}: {label(node)} lays out more tensors than it has")
         known.update(node.output)
+    # The recorded numbers of a call are DOUBLE, of rank 1.
     weights = [
-        t.name for t in proto.graph.initializer if not is_referenced(t) and not _is_numbers(t)
+        t.name
+        for t in proto.graph.initializer
+        if not is_referenced(t) and (t.data_type != onnx.TensorProto.DOUBLE or len(t.dims) != 1)
     ]
     if weights:
         raise ModelError(
@@ -135,12 +138,6 @@ def _check_values(node: onnx.NodeProto, graph: Graph, known: Collection[str], fi
             f"{file}: {label(node)} reads {missing[0]!r}, which no call before it makes: record"
             " the program again"
         )
-
-
-def _is_numbers(tensor: onnx.TensorProto) -> bool:
-    """Whether a tensor has the recorded numbers of a call: DOUBLE, of rank 1."""
-    dims: Sequence[int] = tensor.dims
-    return tensor.data_type == onnx.TensorProto.DOUBLE and len(dims) == 1
 
 
 def link_data_folder(graph: onnx.GraphProto, link: Path, folder: Path) -> Path:

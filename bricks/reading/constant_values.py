@@ -164,11 +164,11 @@ class ConstantValues:
             return None
         data = read if node.op_type in ("Mul", "Div") else read[:2]
         data = data[:1] if node.op_type == "Reshape" else data
-        origins = frozenset[str]().union(*(self._origins(name) for name in data))
+        known = self._computed
+        origins = frozenset[str]().union(
+            *(known[name].origins if name in known else (name,) for name in data)
+        )
         return _Computed(node, made[0], origins, made[1])
-
-    def _origins(self, name: str) -> frozenset[str]:
-        return self._computed[name].origins if name in self._computed else frozenset((name,))
 
 
 _Made = tuple[TensorType, Callable[[Places], np.ndarray]]
@@ -222,7 +222,6 @@ def _dequantized(node: onnx.NodeProto, types: list[TensorType], reads: _Reads) -
 
 
 def _cast(node: onnx.NodeProto, types: list[TensorType], reads: _Reads) -> _Made | None:
-    """The same numbers in another floating-point type."""
     to = TensorType(dtype_of(next(a.i for a in node.attribute if a.name == "to")), types[0].shape)
     if not to.floating or ELEMENT_BITS[to.dtype] < _NARROW_BITS:
         return None

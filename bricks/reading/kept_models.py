@@ -24,7 +24,7 @@ from bricks.graph.types import type_from_json
 from bricks.system import derived_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 _logger = logging.getLogger(__name__)
 
@@ -52,7 +52,11 @@ def read_once(
 
     model = read_model(path, batch=batch, shapes=shapes, values=values, name=name)
     if kept is not None:
-        files = sorted({*_outside(model)} - {path.name})
+        from bricks.graph.payload import all_tensors, is_referenced, reference
+        from bricks.graph.view import parse_model
+
+        tensors = filter(is_referenced, all_tensors(parse_model(model.skeleton).graph))
+        files = sorted({reference(tensor).location for tensor in tensors} - {path.name})
         facts = {
             "outside": [[outside, _state(model.folder / outside)] for outside in files],
             "inputs": [[name, kind.to_json()] for name, kind in model.inputs],
@@ -118,13 +122,3 @@ def _loaded(kept: Path, path: Path, name: str) -> Model | None:
     derived_files.note_use(kept)
     model = Model(name, folder, skeleton, inputs, facts["digest"], rebatched=facts["rebatched"])
     return replace(model, read_s=time.perf_counter() - started)
-
-
-def _outside(model: Model) -> Iterator[str]:
-    """The files next to a model that hold its data."""
-    from bricks.graph.payload import all_tensors, is_referenced, reference
-    from bricks.graph.view import parse_model
-
-    for tensor in all_tensors(parse_model(model.skeleton).graph):
-        if is_referenced(tensor):
-            yield reference(tensor).location

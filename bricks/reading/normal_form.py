@@ -48,6 +48,9 @@ _STANDARD_DOMAINS = frozenset({"", "ai.onnx.ml", "ai.onnx.preview.training"})
 # Optimisers wrote these operators into the standard domain long before it defined them.
 _CONVENTIONAL = frozenset({"LayerNormalization", "SimplifiedLayerNormalization"})
 
+# Limit of a dense tensor in memory: a few numbers may declare a huge matrix.
+MAX_DENSE_BYTES = 1 << 26
+
 
 def normalise(proto: onnx.ModelProto, path: Path, folder: Path) -> None:
     """Normalise ``proto`` in place; raises :class:`ModelError` if it is invalid.
@@ -76,7 +79,14 @@ def normalise(proto: onnx.ModelProto, path: Path, folder: Path) -> None:
         raise ModelError(f"{file}: {exc}") from exc
     check_names(graph, file)
     sort_nodes(graph, file)
-    _drop_unread_initializers(graph)
+    # Constants that no node reads cost nothing, and a runtime may reject them.
+    read = {name for node in graph.node for name in used_values(node)}
+    read.update(value.name for value in graph.output)
+    used = [tensor for tensor in graph.initializer if tensor.name in read]
+    if len(used) < len(graph.initializer):
+        tensors = [onnx.TensorProto.FromString(tensor.SerializeToString()) for tensor in used]
+        del graph.initializer[:]
+        graph.initializer.extend(tensors)
     for tensor in all_tensors(graph):
         check_size(tensor)
 
@@ -170,17 +180,6 @@ def _constant(node: onnx.NodeProto, file: str) -> onnx.TensorProto | None:
     return None
 
 
-def _drop_unread_initializers(graph: onnx.GraphProto) -> None:
-    """Drop constants that no node reads: they cost nothing, and a runtime may reject them."""
-    read = {name for node in graph.node for name in used_values(node)}
-    read.update(value.name for value in graph.output)
-    kept = [tensor for tensor in graph.initializer if tensor.name in read]
-    if len(kept) < len(graph.initializer):
-        copies = [onnx.TensorProto.FromString(tensor.SerializeToString()) for tensor in kept]
-        del graph.initializer[:]
-        graph.initializer.extend(copies)
-
-
 def drop_shapes(graph: onnx.GraphProto, *, changed: bool, inner: bool = False) -> None:
     """Drop stored shapes, except of inputs: inferred shapes could contradict them.
 
@@ -196,10 +195,6 @@ def drop_shapes(graph: onnx.GraphProto, *, changed: bool, inner: bool = False) -
     for node in graph.node:
         for subgraph in subgraphs(node):
             drop_shapes(subgraph, changed=changed, inner=True)
-
-
-# Limit of a dense tensor in memory: a few numbers may declare a huge matrix.
-MAX_DENSE_BYTES = 1 << 26
 
 
 def make_dense(graph: onnx.GraphProto, folder: Path, file: str) -> None:
@@ -279,15 +274,6 @@ def inlined(proto: onnx.ModelProto, file: str) -> onnx.ModelProto:
     """
     if not proto.functions:
         return proto
-    _check(proto, file)
-    try:
-        return onnx.inliner.inline_local_functions(proto)
-    # onnx's C++ raises various exceptions here, from RuntimeError to its own classes.
-    except Exception as exc:
-        raise ModelError(f"{file}: its functions cannot be inlined: {first_line(exc)}") from exc
-
-
-def _check(proto: onnx.ModelProto, file: str) -> None:
     functions = _Functions(proto, file)
     size = functions.size_of(proto.graph.node)
     file_nodes = sum(1 for _ in _nested_nodes(proto.graph.node))
@@ -299,6 +285,11 @@ def _check(proto: onnx.ModelProto, file: str) -> None:
             f"{file}: inlining its functions would make {size.nodes} nodes"
             f" ({size.size_bytes >> 20} MiB) of {file_nodes}: refused; inline them before"
         )
+    try:
+        return onnx.inliner.inline_local_functions(proto)
+    # onnx's C++ raises various exceptions here, from RuntimeError to its own classes.
+    except Exception as exc:
+        raise ModelError(f"{file}: its functions cannot be inlined: {first_line(exc)}") from exc
 
 
 class _Functions:

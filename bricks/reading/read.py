@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # has no types
@@ -42,9 +42,6 @@ from bricks.reading.checks import check_bulk, check_locations, checked_program, 
 from bricks.reading.digest import digest, digests_of_choosing
 from bricks.reading.normal_form import drop_shapes, inlined, normalise
 from bricks.reading.values import load_steering_values, tiny_weights
-
-if TYPE_CHECKING:
-    from bricks.graph.sketch import Sketch
 
 __all__ = ["parse_shape", "read_bytes", "read_model"]
 
@@ -86,7 +83,14 @@ def read_model(
         raise ModelError(f"{source} does not exist: give an ONNX file")
     if not source.is_file():
         title = source.name if name is None else name
-        return read_bytes(_read_once(source), title, batch=batch, shapes=shapes, values=values)
+        try:
+            with source.open("rb") as stream:
+                content = stream.read(_MOST_BYTES + 1)
+        except OSError as exc:
+            raise ModelError(f"{source} cannot be read: {exc.strerror or exc}") from exc
+        if len(content) > _MOST_BYTES:
+            raise ModelError(f"{source} gives more than 2 GiB, which no ONNX model is: give a file")
+        return read_bytes(content, title, batch=batch, shapes=shapes, values=values)
     real = source.resolve()
     title = source.stem if name is None else name
     _logger.info("%s: reading %s", title, real)
@@ -94,18 +98,6 @@ def read_model(
     request = _ReadRequest(source, real.parent, title, batch, shapes or {}, values or {})
     model = request.read(skim(real))
     return replace(model, read_s=time.perf_counter() - started)
-
-
-def _read_once(path: Path) -> bytes:
-    """Read a pipe or a device to its end; raises beyond the largest ONNX message."""
-    try:
-        with path.open("rb") as stream:
-            content = stream.read(_MOST_BYTES + 1)
-    except OSError as exc:
-        raise ModelError(f"{path} cannot be read: {exc.strerror or exc}") from exc
-    if len(content) > _MOST_BYTES:
-        raise ModelError(f"{path} gives more than 2 GiB, which no ONNX model is: give a file")
-    return content
 
 
 def read_bytes(
@@ -141,9 +133,18 @@ class _ReadRequest:
     values: Mapping[str, Any]
 
     def read(self, skimmed: bytes) -> Model:
-        """Return the model, from its file without the weights."""
         try:
-            proto = _parse(skimmed, self.path)
+            check_bulk(skimmed, self.path.name)
+            proto = onnx.ModelProto()
+            try:
+                proto.ParseFromString(skimmed)
+            except DecodeError as exc:
+                raise ModelError(f"{self.path} is not an ONNX model: {first_line(exc)}") from exc
+            if not proto.HasField("graph"):
+                raise ModelError(f"{self.path} is not an ONNX model: it holds no graph")
+            del proto.training_info[:]
+            check_attributes(proto, self.path.name)
+            proto = inlined(proto, self.path.name)
             return _READERS[form_of(proto)](self, proto)
         except PayloadError as exc:
             raise ModelError(f"{self.path.name}: {exc}") from exc
@@ -156,7 +157,6 @@ class _ReadRequest:
         *,
         rebatched: bool = False,
     ) -> Model:
-        """Return the model of ``proto`` with its data in ``folder``."""
         skeleton = proto.SerializeToString(deterministic=True)
         return Model(self.title, folder, skeleton, inputs, digest(proto), rebatched=rebatched)
 
@@ -172,7 +172,6 @@ def _read_program(request: _ReadRequest, proto: onnx.ModelProto) -> Model:
 
 
 def _read_graph(request: _ReadRequest, proto: onnx.ModelProto) -> Model:
-    """Read an ONNX model: normalise it and make its shapes concrete."""
     path, folder = request.path, request.folder
     if path.is_symlink() and folder != _NO_FOLDER:
         folder = link_data_folder(proto.graph, path, folder)
@@ -181,8 +180,17 @@ def _read_graph(request: _ReadRequest, proto: onnx.ModelProto) -> Model:
     specified = _specified(proto.graph, request.values, path.name)
     types = {name: type_ for name, (_, type_) in specified.items()}
     inputs, rebatched = make_concrete(proto.graph, request.batch, request.shapes, path.name, types)
-    noted, choosing = _noted_weights(proto)
-    _note_inputs(proto, dict(inputs), {name: value for name, (value, _) in specified.items()})
+    # Suites store weights as what their metadata tell of them.
+    try:
+        noted, choosing = noted_weights(proto), choosing_digests(proto)
+    except (ValueError, TypeError, AttributeError) as exc:
+        raise ModelError(f"what is noted of its weights cannot be read: {first_line(exc)}") from exc
+    # Of the metadata, the specified values and container types of inputs stay alone.
+    del proto.metadata_props[:]
+    kinds = dict(inputs)
+    note(proto, ITEMS, {n: t.to_json() for n, t in inputs if isinstance(t, ContainerType)})
+    given = {name: json_value(value, kinds[name]) for name, (value, _) in specified.items()}
+    note(proto, SPECIFIED, given)
     drop_shapes(proto.graph, changed=rebatched)
     load_steering_values(proto.graph, folder, path.name)
     note_weights(proto, tiny_weights(proto.graph, folder, noted, path.name))
@@ -206,24 +214,9 @@ def _check_encoding(*names: str) -> None:
             raise ModelError(f"{shown}: this name is no valid UTF-8: rename the file") from exc
 
 
-def _parse(skeleton: bytes, path: Path) -> onnx.ModelProto:
-    check_bulk(skeleton, path.name)
-    proto = onnx.ModelProto()
-    try:
-        proto.ParseFromString(skeleton)
-    except DecodeError as exc:
-        raise ModelError(f"{path} is not an ONNX model: {first_line(exc)}") from exc
-    if not proto.HasField("graph"):
-        raise ModelError(f"{path} is not an ONNX model: it holds no graph")
-    del proto.training_info[:]
-    check_attributes(proto, path.name)
-    return inlined(proto, path.name)
-
-
 def _specified(
     graph: onnx.GraphProto, values: Mapping[str, Any], file: str
 ) -> dict[str, tuple[Any, ValueType]]:
-    """Return the specified values of inputs, with their types."""
     declared = {value.name: value.type for value in graph.input}
     for name in values:
         if name not in declared:
@@ -237,21 +230,3 @@ def _specified(
         return {name: (v, checked_type(name, v, declared[name])) for name, v in parsed.items()}
     except ModelError as exc:
         raise ShapeError(f"{file}: {exc}") from exc
-
-
-def _note_inputs(
-    proto: onnx.ModelProto, types: Mapping[str, ValueType], values: Mapping[str, Any]
-) -> None:
-    """Replace all metadata by the specified values and container types of inputs."""
-    del proto.metadata_props[:]
-    containers = {n: t.to_json() for n, t in types.items() if isinstance(t, ContainerType)}
-    note(proto, ITEMS, containers)
-    note(proto, SPECIFIED, {name: json_value(value, types[name]) for name, value in values.items()})
-
-
-def _noted_weights(proto: onnx.ModelProto) -> tuple[dict[str, Sketch], dict[str, str]]:
-    """Read what metadata tell of weights, as suites store it without them: sketches and digests."""
-    try:
-        return noted_weights(proto), choosing_digests(proto)
-    except (ValueError, TypeError, AttributeError) as exc:
-        raise ModelError(f"what is noted of its weights cannot be read: {first_line(exc)}") from exc

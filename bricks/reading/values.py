@@ -15,7 +15,6 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
@@ -48,10 +47,15 @@ from bricks.operators.dependence import (
 )
 from bricks.reading.constant_values import ConstantValues
 
-if TYPE_CHECKING:
-    pass
-
 FEW_FLOATS = 8  # such as the bounds of a clip: read if available, because fusions inspect them
+
+# Products of smaller scales with ordinary or small weights are denormal.
+_TINY = 2.0**-96
+# Smallest share of tiny elements in a noted weight.
+_LEAST_SHARE = 1 / 16
+_DTYPES = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE)
+_MOST_CHANNELS = 1 << 14
+_SHARES = frozenset(("denormals", "zeros", "changes"))
 
 
 def load_steering_values(graph: onnx.GraphProto, folder: Path, file: str) -> None:
@@ -63,7 +67,15 @@ def load_steering_values(graph: onnx.GraphProto, folder: Path, file: str) -> Non
     for node in all_nodes(graph):
         for tensor in tensors_of(node):
             if is_referenced(tensor):
-                _load_attribute(tensor, folder, file)
+                # A runtime needs it to create the operator.
+                values = read_referenced(folder, tensor)
+                if values is None:
+                    raise ModelError(
+                        f"{file}: tensor '{tensor.name}' in an attribute has its data in"
+                        f" '{reference(tensor).location}', which is missing: put it beside the"
+                        " model"
+                    )
+                store_inline(tensor, values)
     for tensor in graph.initializer:
         type = type_of(tensor)
         if not is_referenced(tensor) or type.dtype == "STRING":
@@ -87,26 +99,6 @@ def load_steering_values(graph: onnx.GraphProto, folder: Path, file: str) -> Non
                 f" algorithm, but its data file '{reference(tensor).location}' is missing:"
                 " put it beside the model"
             )
-
-
-def _load_attribute(tensor: onnx.TensorProto, folder: Path, file: str) -> None:
-    """Read an attribute's tensor into the skeleton: a runtime needs it to create the operator."""
-    values = read_referenced(folder, tensor)
-    if values is None:
-        raise ModelError(
-            f"{file}: tensor '{tensor.name}' in an attribute has its data in"
-            f" '{reference(tensor).location}', which is missing: put it beside the model"
-        )
-    store_inline(tensor, values)
-
-
-# Products of smaller scales with ordinary or small weights are denormal.
-_TINY = 2.0**-96
-# Smallest share of tiny elements in a noted weight.
-_LEAST_SHARE = 1 / 16
-_DTYPES = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE)
-_MOST_CHANNELS = 1 << 14
-_SHARES = frozenset(("denormals", "zeros", "changes"))
 
 
 def tiny_weights(

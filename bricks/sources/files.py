@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     import onnx
     from onnx_graphsurgeon import Graph
 
-    from bricks import suite
-
 
 @dataclass(frozen=True, slots=True)
 class OnnxFile:
@@ -157,11 +155,7 @@ class SuiteFile:
         except BricksError as error:
             yield ReadResult(self.word, Unread(str(path), error))
             return
-        yield from self._opened(contents, options.granularity)
-
-    def _opened(self, contents: suite.Suite, granularity: str) -> Iterator[ReadResult]:
-        path = Path(self.word)
-        if contents.granularity != granularity:
+        if contents.granularity != options.granularity:
             raise UsageError(
                 f"{path} was cut at granularity {contents.granularity}: give --granularity"
                 f" {contents.granularity}"

@@ -51,16 +51,14 @@ def is_found(reference: str) -> bool:
 def find_files(reference: str) -> Sequence[OnnxFile]:
     """The ONNX files that ``reference`` names, on disk or in the zoo; see :func:`find`."""
     on_disk = files(reference)
-    return (_of_zoo(reference),) if on_disk is None else on_disk
-
-
-def _of_zoo(reference: str) -> OnnxFile:
+    if on_disk is not None:
+        return on_disk
     known = entry(reference, "file, folder or zoo model")
     if not known.path.is_file():
         raise ModelError(
             f"the file of zoo model {known.name!r} is missing: {known.path}; rebuild the zoo"
         )
-    return OnnxFile(reference, known.name, known.path)
+    return (OnnxFile(reference, known.name, known.path),)
 
 
 def open(reference: str, options: ReadOptions) -> Iterator[ReadResult]:
@@ -84,7 +82,12 @@ def read(source: str | Source, options: ReadOptions) -> Model:
     several.
     """
     one = exactly_one(source, find(source)) if isinstance(source, str) else source
-    return _model(exactly_one(one.word, list(_opened(one, options))).content)
+    model = exactly_one(one.word, list(_opened(one, options))).content
+    if isinstance(model, Unread):
+        raise model.cause
+    if isinstance(model, PrivateBricks):
+        raise private_suite_error(model)
+    return model
 
 
 def _opened(source: Source, options: ReadOptions) -> Iterator[ReadResult]:
@@ -113,14 +116,6 @@ def exactly_one(reference: str, candidates: Sequence[_Found]) -> _Found:
     if len(candidates) != 1:
         raise UsageError(f"{reference} holds {len(candidates)} models: name one of them")
     return candidates[0]
-
-
-def _model(model: Model | Unread | PrivateBricks) -> Model:
-    if isinstance(model, Unread):
-        raise model.cause
-    if isinstance(model, PrivateBricks):
-        raise private_suite_error(model)
-    return model
 
 
 def private_suite_error(private: PrivateBricks) -> UsageError:

@@ -92,7 +92,12 @@ class Quantisation:
             skeleton = kept.read_bytes()
         except OSError:
             skeleton = self._made().skeleton
-            _keep(kept, skeleton)
+            # Whole or not at all; without space or permission it is made again.
+            with suppress(OSError):
+                kept.parent.mkdir(parents=True, exist_ok=True)
+                temporary = kept.with_name(f".{kept.name}.{os.getpid()}")
+                temporary.write_bytes(skeleton)
+                temporary.replace(kept)
         proto = parse_model(skeleton)
         types = graph_of(proto).types
         inputs = tuple((name, types[name]) for name, _ in self.model.inputs)
@@ -109,16 +114,30 @@ class Quantisation:
         version = backends.describe(self.tool, python=OWN).version
         facts = (self.model.digest, self.tool, version, self.method, str(_RULE))
         name = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:32]
-        return _root() / f"{name}.onnx"
+        caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+        return Path(caches).expanduser() / "bricks" / "quantised" / f"{name}.onnx"
 
     def _made(self) -> Model:
-        """The model, quantised in a worker."""
         proto = parse_model(self.model.skeleton)
         _logger.info("%s: quantising it", self.model.name)
         types = dict(self.model.inputs)
+        # A worker without a runtime writes the quantised model.
+        info = backends.describe(backends.unneeded())
+        limit_bytes = int(_MEMORY_SHARE * available_memory_bytes())
+        settings = WorkerSettings(
+            info.name, threads=1, seed=0, timing=False, python=info.python, memory_bytes=limit_bytes
+        )
         with tempfile.TemporaryDirectory(prefix="bricks-") as folder:
             path = Path(folder) / "quantised.onnx"
-            self._ask(path, allowed_s(proto, times=_TIMES))
+            model, location = self.model, backends.location(self.tool)
+            request = QuantiseModel(
+                model.skeleton, str(model.folder), self.tool, location, self.method, str(path)
+            )
+            with Supervisor(settings) as worker:
+                try:
+                    worker.ask_afresh(request, timeout_s=allowed_s(proto, times=_TIMES))
+                except WorkerError as error:
+                    raise WorkerError(f"{model.name}: {error}") from error
             made = read_model(path, name=self.title, values=specified_values(proto, types))
         if not quantised(all_nodes(parse_model(made.skeleton).graph)):
             raise ModelError(
@@ -126,35 +145,3 @@ class Quantisation:
                 " may be others than 32-bit floats"
             )
         return made
-
-    def _ask(self, path: Path, timeout_s: float) -> None:
-        """Have a worker without a runtime write the quantised model to ``path``."""
-        model, location = self.model, backends.location(self.tool)
-        request = QuantiseModel(
-            model.skeleton, str(model.folder), self.tool, location, self.method, str(path)
-        )
-        info = backends.describe(backends.unneeded())
-        limit_bytes = int(_MEMORY_SHARE * available_memory_bytes())
-        settings = WorkerSettings(
-            info.name, threads=1, seed=0, timing=False, python=info.python, memory_bytes=limit_bytes
-        )
-        with Supervisor(settings) as worker:
-            try:
-                worker.ask_afresh(request, timeout_s=timeout_s)
-            except WorkerError as error:
-                raise WorkerError(f"{model.name}: {error}") from error
-
-
-def _root() -> Path:
-    """The folder of quantised models, in the user's folder of caches."""
-    caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(caches).expanduser() / "bricks" / "quantised"
-
-
-def _keep(path: Path, content: bytes) -> None:
-    """Write a file, whole or not at all; without space or permission it is made again."""
-    with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        temporary.write_bytes(content)
-        temporary.replace(path)

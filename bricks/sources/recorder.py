@@ -63,19 +63,15 @@ class ProgramRecorder(Closing):
         started = time.perf_counter()
         title = program.entry if name is None else name
         _logger.info("%s: recording a step", title)
-        skeleton = self._skeleton(program)
-        proto = parse_model(skeleton)
-        graph = graph_of(proto)
-        inputs = tuple((input_name, graph.types[input_name]) for input_name in graph.inputs)
-        read_s = time.perf_counter() - started
-        return Model(title, Path(), skeleton, inputs, digest(proto), read_s=read_s)
-
-    def _skeleton(self, program: RecordProgram) -> bytes:
-        """The worker's answer; its errors name the program."""
         try:
-            return self._worker.ask_afresh(program, timeout_s=_TIMEOUT_S)
+            skeleton = self._worker.ask_afresh(program, timeout_s=_TIMEOUT_S)
         except WorkerError as error:
             text = str(error)
             raise WorkerError(
                 text if program.entry in text else f"{program.entry}: {text}"
             ) from error
+        proto = parse_model(skeleton)
+        graph = graph_of(proto)
+        inputs = tuple((input_name, graph.types[input_name]) for input_name in graph.inputs)
+        read_s = time.perf_counter() - started
+        return Model(title, Path(), skeleton, inputs, digest(proto), read_s=read_s)

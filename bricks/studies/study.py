@@ -34,6 +34,8 @@ Result_co = TypeVar("Result_co", bound="Result", covariant=True)
 # after them; the ``yield`` returns the prediction.
 Observing = Generator[None, Prediction, Observation]
 
+GROUP = "bricks.studies"
+
 
 class Result(Protocol):
     """The result of a study: a dataclass that table, JSON and page are made from."""
@@ -169,19 +171,15 @@ def _predicted(
 ) -> Prediction:
     needs = study.needs()
     if measure:
-        _measure(needs, study.workspace)
+        if needs.models or needs.bricks:
+            from bricks.session import measuring
+        if needs.models:
+            measuring.measure(study.workspace, needs.models, rule=needs.model_rule)
+        if needs.bricks:
+            measuring.measure_isolated(study.workspace, needs.bricks, rule=needs.rule)
+        for measure_other in needs.others:
+            measure_other()
     return study.predict()
-
-
-def _measure(needs: Needs, workspace: Workspace) -> None:
-    if needs.models or needs.bricks:
-        from bricks.session import measuring
-    if needs.models:
-        measuring.measure(workspace, needs.models, rule=needs.model_rule)
-    if needs.bricks:
-        measuring.measure_isolated(workspace, needs.bricks, rule=needs.rule)
-    for measure_other in needs.others:
-        measure_other()
 
 
 def observation_of(
@@ -194,9 +192,6 @@ def observation_of(
         observation: Observation = end.value
         return observation
     raise RuntimeError("the real run of a study has one yield, which returns the prediction")
-
-
-GROUP = "bricks.studies"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,14 +34,18 @@ def bundled(modules: Sequence[str]) -> dict[str, bytes]:
     waiting = list(modules)
     while waiting:
         module = waiting.pop()
-        path = _path(module)
+        stem = _ROOT.joinpath(*module.split(".")[1:])
+        path = stem / "__init__.py" if stem.is_dir() else stem.with_suffix(".py")
         name = _PACKAGE + "/" + path.relative_to(_ROOT).as_posix()
         if name in sources:
             continue
         tree = ast.parse(path.read_text(encoding="utf-8"))
         sources[name] = compatible(tree).encode()
         waiting += _imported(tree)
-    return sources | _packages(sources)
+    # Each folder that has no module gets an empty one.
+    folders = {parent.as_posix() for name in sources for parent in Path(name).parents}
+    inits = {f"{folder}/__init__.py" for folder in folders if folder != "."}
+    return sources | {name: b"" for name in inits if name not in sources}
 
 
 def compatible(tree: ast.Module) -> str:
@@ -92,18 +96,6 @@ def _imported(tree: ast.Module) -> Iterator[str]:
 def _is_module(name: str) -> bool:
     stem = _ROOT.joinpath(*name.split(".")[1:])
     return stem.with_suffix(".py").is_file() or (stem / "__init__.py").is_file()
-
-
-def _path(module: str) -> Path:
-    stem = _ROOT.joinpath(*module.split(".")[1:])
-    return stem / "__init__.py" if stem.is_dir() else stem.with_suffix(".py")
-
-
-def _packages(sources: dict[str, bytes]) -> dict[str, bytes]:
-    """An empty module for each folder that has none."""
-    folders = {parent.as_posix() for name in sources for parent in Path(name).parents}
-    inits = {f"{folder}/__init__.py" for folder in folders if folder != "."}
-    return {name: b"" for name in inits if name not in sources}
 
 
 FORMAT, VERSION = "bricks-portable", 1
@@ -225,9 +217,6 @@ class RunResults:
             yield "brick", brick
         for plan in self.of(run_log.PLAN):
             yield "plan", {**plan, "target": target["key"]}
-        yield from self._measurements()
-
-    def _measurements(self) -> Iterator[Record]:
         rounds: dict[str, list[Any]] = {}
         for each in self.of(run_log.ROUND):
             rounds.setdefault(each["brick"], []).append(each["round"])
@@ -235,11 +224,7 @@ class RunResults:
         common = {"target": self.head["target"]["key"], "protocol": self.head["protocol"]}
         for key in sorted({*rounds, *reasons}):
             own = {"rounds": rounds[key]} if key in rounds else {"reason": reasons[key]}
-            yield "measurement", {**common, "brick": key, "wall_s": _wall_s(rounds, key), **own}
-
-
-def _wall_s(rounds: Mapping[str, list[Any]], key: str) -> float:
-    """Seconds of all samples of a brick."""
-    samples = (sample for one in rounds.get(key, ()) for sample in one[0])
-    hosts_s = (sample[0] if isinstance(sample, list) else sample for sample in samples)
-    return float(sum(hosts_s))
+            samples = (sample for one in rounds.get(key, ()) for sample in one[0])
+            hosts_s = (sample[0] if isinstance(sample, list) else sample for sample in samples)
+            wall_s = float(sum(hosts_s))
+            yield "measurement", {**common, "brick": key, "wall_s": wall_s, **own}

@@ -83,6 +83,13 @@ measured into one file, which is to go back to where the suite came from.
 docs/formats.md of the package describes all of it.
 """
 
+# The operators of these domains are public.
+_PUBLIC = frozenset(("", "ai.onnx.ml", "com.microsoft", "com.microsoft.nchwc"))
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+# The equation of Einsum consists of letters that stand for dimensions.
+_EQUATION = re.compile(r"[A-Za-z,.> -]*")
+_LONGEST_EQUATION = 64
+
 
 @dataclass(frozen=True, slots=True)
 class Suite:
@@ -252,17 +259,8 @@ def unpack_model(source: str, name: str, digest: str, skeleton: bytes) -> Model:
 
 
 def _json(data: object) -> bytes:
-    """``data`` as a line of compact JSON in UTF-8."""
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
     return text.encode() + b"\n"
-
-
-# The operators of these domains are public.
-_PUBLIC = frozenset(("", "ai.onnx.ml", "com.microsoft", "com.microsoft.nchwc"))
-_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-# The equation of Einsum consists of letters that stand for dimensions.
-_EQUATION = re.compile(r"[A-Za-z,.> -]*")
-_LONGEST_EQUATION = 64
 
 
 def refuse_identifying_text(bricks: Iterable[Brick]) -> None:

@@ -35,6 +35,18 @@ if TYPE_CHECKING:
 # Longer bounds are typing errors.
 _MOST_MS = 1e9
 
+# Whether a latency meets a bound: it does not if even the lower end of its interval is longer.
+YES, NO, UNCERTAIN = "yes", "no", "uncertain"
+
+# Bars longer than this multiple of the shortest are cut off: the others would be too short to see.
+_MOST_TIMES = 20.0
+
+# Space behind the longest bar.
+_MARGIN = 1.12
+
+# Steps of the slider from one end of the axis to the other, at least.
+_STEPS = 150
+
 
 @dataclass(frozen=True, slots=True)
 class AnswerQuestion:
@@ -107,10 +119,6 @@ def _checked_bound(text: str) -> float | None:
     if not 0 < bound_ms <= _MOST_MS:
         raise UsageError(f"the bound {text[:20]!r} is no latency: give milliseconds such as 20")
     return bound_ms
-
-
-# Whether a latency meets a bound: it does not if even the lower end of its interval is longer.
-YES, NO, UNCERTAIN = "yes", "no", "uncertain"
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,16 +194,6 @@ def fastest_first(row: AnswerRow | LackingRow) -> tuple[Any, ...]:
     target = row.target
     lacks = isinstance(row, LackingRow)
     return lacks, estimate_s, target.system.name, target.runtime.threads, target.key
-
-
-# Bars longer than this multiple of the shortest are cut off: the others would be too short to see.
-_MOST_TIMES = 20.0
-
-# Space behind the longest bar.
-_MARGIN = 1.12
-
-# Steps of the slider from one end of the axis to the other, at least.
-_STEPS = 150
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,6 @@ class _Site:
         self._models = ModelRoutes(self._service, self._jobs, limits, self._pages)
 
     def app(self) -> Starlette:
-        """The application with its routes."""
         get = ["GET"]
         return _Guarded(
             self._names,
@@ -115,7 +114,7 @@ class _Site:
             exception_handlers={
                 HTTPException: self._http_error,
                 BricksError: self._bricks_error,
-                Exception: self._server_error,
+                Exception: self._bricks_error,
             },
             lifespan=self._lifespan,
         )
@@ -206,9 +205,6 @@ class _Site:
             return self._refused(request, 503, self._error_text(error), {"retry-after": "10"})
         wrong = isinstance(error, UsageError | ModelError)
         return self._refused(request, 400 if wrong else 500, self._error_text(error))
-
-    async def _server_error(self, request: Request, error: Exception) -> Response:
-        return self._refused(request, 500, self._error_text(error))
 
     def _refused(
         self, request: Request, status: int, text: str, headers: Mapping[str, str] | None = None

@@ -198,17 +198,15 @@ class Jobs:
                 job = await self._waiting.get()
                 with self._ending(job):
                     assert job.work is not None
-                    worker = worker or await self._started()
+                    if worker is None:
+                        decomposer = await self._service.decomposer()
+                        self._decomposers.append(decomposer)
+                        worker = JobWorker(decomposer, self._threads)
                     await job.work(job, worker)
         finally:
             if worker is not None:
                 with contextlib.suppress(BricksError):
                     worker.decomposer.close()
-
-    async def _started(self) -> JobWorker:
-        decomposer = await self._service.decomposer()
-        self._decomposers.append(decomposer)
-        return JobWorker(decomposer, self._threads)
 
     @contextmanager
     def _ending(self, job: Job) -> Iterator[None]:
@@ -220,7 +218,11 @@ class Jobs:
             job.state, job.error = FAILED, _GOING_DOWN
             raise
         except Exception as error:  # whatever it is, the next question has its turn
-            self._fail(job, error)
+            if not isinstance(error, BricksError):
+                _logger.exception("a question could not be answered")
+            if isinstance(error, OpenDimensions):
+                job.open_axes, job.shapes = open_axes(error), error.dims
+            job.state, job.error = FAILED, self._error_text(error)
         finally:
             self._end(job)
 
@@ -228,10 +230,3 @@ class Jobs:
         job.work = None
         job.ended.set()
         self._leave(job.client)
-
-    def _fail(self, job: Job, error: Exception) -> None:
-        if not isinstance(error, BricksError):
-            _logger.exception("a question could not be answered")
-        if isinstance(error, OpenDimensions):
-            job.open_axes, job.shapes = open_axes(error), error.dims
-        job.state, job.error = FAILED, self._error_text(error)

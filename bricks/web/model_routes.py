@@ -6,7 +6,8 @@ adds up its latencies. Must not know how answers are computed.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from starlette.exceptions import HTTPException
@@ -44,7 +45,6 @@ from bricks.zoo import entry
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from bricks.graph.model import Model
     from bricks.web.server_limits import ServerLimits
 
 _MAX_NAME = 200
@@ -205,8 +205,32 @@ class ModelRoutes:
         return self._submit(request, QuestionedModel(known.name, batch=batch))
 
     def _submit(self, request: Request, origin: QuestionedModel, *, key: object = None) -> Job:
-        work = ModelWork(self._service, self._models, origin)
+        work = partial(self._work, origin)
         return self._jobs.submit(client_of(request), origin.name, work, key=key)
+
+    async def _work(self, origin: QuestionedModel, job: Job, worker: JobWorker) -> None:
+        """Do the work; ``job`` has the digest and the address of the answers then."""
+        job.state = READING
+        try:
+            model = await worker.call(origin.read)
+        except OpenDimensions:
+            self._models.hold(job.id, origin)  # until somebody gives the sizes
+            raise
+        decomposition = None
+        if not await self._service.knows(model):
+            job.state = DECOMPOSING
+            decomposition = await worker.call(lambda: worker.decomposer(model))
+        job.state = PREDICTING
+        await self._service.add(model, decomposition)
+        if origin.content is None:  # of the zoo: those of others are read in workers alone
+            await self._service.translate(model)
+        if origin.content is not None and self._service.keep is Keep.MODEL:
+            self._service.keep_model(model)
+        if self._service.keep is not Keep.NOTHING or origin.content is None:
+            self._models.hold(model.digest, origin)
+            self._models.answered(origin, model.digest)
+        await self._service.answered(model.digest)
+        job.digest, job.address = model.digest, f"/models/{model.digest}"
 
     def _job_of(self, request: Request) -> Job:
         job = self._jobs.get(request.path_params["job"])
@@ -257,43 +281,6 @@ class ModelRoutes:
 def _query(request: Request) -> str:
     """The question of a request without its batch, as a query."""
     return AnswerQuestion.of(request.query_params).without_batch.query
-
-
-@dataclass(slots=True)
-class ModelWork:
-    """Answers for the model of ``origin``."""
-
-    service: AnswerService
-    models: QuestionedModels
-    origin: QuestionedModel
-
-    async def __call__(self, job: Job, worker: JobWorker) -> None:
-        """Do the work; ``job`` has the digest and the address of the answers then."""
-        job.state = READING
-        try:
-            model = await worker.call(self.origin.read)
-        except OpenDimensions:
-            self.models.hold(job.id, self.origin)  # until somebody gives the sizes
-            raise
-        decomposition = None
-        if not await self.service.knows(model):
-            job.state = DECOMPOSING
-            decomposition = await worker.call(lambda: worker.decomposer(model))
-        job.state = PREDICTING
-        await self.service.add(model, decomposition)
-        if self.origin.content is None:  # of the zoo: those of others are read in workers alone
-            await self.service.translate(model)
-        self._keep(model)
-        await self.service.answered(model.digest)
-        job.digest, job.address = model.digest, f"/models/{model.digest}"
-
-    def _keep(self, model: Model) -> None:
-        """Keep what the server keeps of the model, and its origin for other batches."""
-        if self.origin.content is not None and self.service.keep is Keep.MODEL:
-            self.service.keep_model(model)
-        if self.service.keep is not Keep.NOTHING or self.origin.content is None:
-            self.models.hold(model.digest, self.origin)
-            self.models.answered(self.origin, model.digest)
 
 
 def zoo_origin(name: str, batch: int, digest: str) -> QuestionedModel | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,19 +30,21 @@ _REPORT = _HERE.parent / "report" / "templates"
 
 _UNIT = re.compile(r"(\d) (%|s\b|ms\b|µs\b|ns\b|[KMG]iB\b|threads?\b)")
 
+_PART_FACTS = (
+    "brick", "operator", "shapes", "occurrences", "total_s", "share", "predicted", "flops",
+    "bytes",
+)  # fmt: skip
+
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 
 @cache
 def _environment() -> jinja2.Environment:
     found = environment(_HERE / "templates")
-    found.filters |= {"measured": measured_text, "unbroken": _unbroken}
+    # Numbers and their units stay in one line.
+    unbroken = partial(_UNIT.sub, "\\1\u00a0\\2")
+    found.filters |= {"measured": measured_text, "unbroken": unbroken}
     return found
-
-
-def _unbroken(text: str) -> str:
-    """``text`` without line breaks between numbers and their units."""
-    return _UNIT.sub("\\1\u00a0\\2", text)
 
 
 def page(template: str, *, measure: bool, **values: Any) -> bytes:
@@ -111,17 +113,7 @@ def picture_facts(pictures: ModelPictures, digest: str) -> dict[str, Any]:
         "error": answer.reason if isinstance(answer, NoAnswer) else None,
         "operators": [asdict(group) for group in picture.explanation.operators],
         "bricks": [
-            {
-                "brick": part.brick,
-                "operator": part.operator,
-                "shapes": part.shapes,
-                "occurrences": part.occurrences,
-                "total_s": part.total_s,
-                "share": part.share,
-                "predicted": part.predicted,
-                "flops": part.flops,
-                "bytes": part.bytes,
-            }
+            {name: getattr(part, name) for name in _PART_FACTS}
             for part in picture.explanation.parts
         ],
     }

@@ -40,19 +40,15 @@ def open_axes(of: OpenDimensions) -> list[OpenAxis]:
         for number, dim in enumerate(dims):
             if isinstance(dim, str):
                 key = _key(name, number, dim)
-                title = _title(name, number, dim)
+                # As in ``Batch (N)``, and in ``Axis 2 of x (height)``.
+                title = "Batch" if number == 0 else f"Axis {number} of {name}"
+                title = f"{title} ({dim})" if dim else title
                 axes.setdefault(key, OpenAxis(key, title, of.examples[name][number]))
     return list(axes.values())
 
 
 def _key(name: str, axis: int, symbol: str) -> str:
     return symbol or f"{name}[{axis}]"
-
-
-def _title(name: str, axis: int, symbol: str) -> str:
-    """The name of an axis for people: ``Batch (N)``, ``Axis 2 of x (height)``."""
-    title = "Batch" if axis == 0 else f"Axis {axis} of {name}"
-    return f"{title} ({symbol})" if symbol else title
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +67,14 @@ class QuestionedModel:
     def read(self) -> Model:
         """Read the model; raises as :func:`bricks.reading.read.read_model`."""
         if self.content is not None:
-            return read_bytes(self.content, self.name, batch=self.batch, shapes=self._concrete())
+            shapes = {
+                name: [
+                    self.sizes[_key(name, axis, dim)] if isinstance(dim, str) else dim
+                    for axis, dim in enumerate(dims)
+                ]
+                for name, dims in self.shapes.items()
+            }
+            return read_bytes(self.content, self.name, batch=self.batch, shapes=shapes)
         known = entry(self.name)
         file = sources.OnnxFile(known.name, known.name, known.path)
         return sources.read(file, sources.ReadOptions(batch=self.batch))
@@ -91,15 +94,6 @@ class QuestionedModel:
             for name, (first, *rest) in self.shapes.items()
         }
         return replace(self, batch=batch, shapes=shapes, sizes=sizes)
-
-    def _concrete(self) -> dict[str, list[int]]:
-        return {
-            name: [
-                self.sizes[_key(name, axis, dim)] if isinstance(dim, str) else dim
-                for axis, dim in enumerate(dims)
-            ]
-            for name, dims in self.shapes.items()
-        }
 
 
 class QuestionedModels:

@@ -57,6 +57,8 @@ _ALWAYS = {
     "cross-origin-resource-policy": "same-origin",
 }
 
+HTML = "text/html; charset=utf-8"
+
 
 class Guard:
     """Wraps an application that is called by one of ``names``, or by its address, or locally.
@@ -140,9 +142,6 @@ def error_texts(folders: Iterable[str | Path]) -> Callable[[BaseException], str]
         return paths.sub("…", first_line(error, 500))
 
     return text
-
-
-HTML = "text/html; charset=utf-8"
 
 
 def client_of(request: Request) -> str:

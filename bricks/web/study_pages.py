@@ -7,7 +7,7 @@ dataclass of the study's options.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
@@ -19,6 +19,11 @@ from bricks.studies.options import OptionField, flag_of, made, option_fields
 if TYPE_CHECKING:
     from bricks.studies.study import StudyOffer, StudyPage
 
+# Longer values are no typed ones.
+_MOST_TEXT = 64
+
+NUMBER, TEXT, CHOICE, FLAG, NAME = "number", "text", "choice", "flag", "name"
+
 
 def study_pages() -> Iterator[tuple[StudyOffer, StudyPage]]:
     """The studies with a page, and their pages."""
@@ -26,12 +31,6 @@ def study_pages() -> Iterator[tuple[StudyOffer, StudyPage]]:
     for each in (generation.OFFER, scaling.OFFER, *others):
         if each is not None and each.page is not None:
             yield each, each.page
-
-
-# Longer values are no typed ones.
-_MOST_TEXT = 64
-
-NUMBER, TEXT, CHOICE, FLAG, NAME = "number", "text", "choice", "flag", "name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,19 +145,16 @@ class StudyForm:
             return True
         if kind not in (int, float):
             return [text] if kind is list else text
-        return _number(self._title(of), of, kind, text)
-
-
-def _number(title: str, of: OptionField, kind: Callable[[str], float], text: str) -> float:
-    try:
-        value = kind(text)
-    except ValueError:
-        raise UsageError(f"{title} {text!r} is no number: give one such as 8") from None
-    least, most = of.option.least, of.option.most
-    if (least is not None and value < least) or (most is not None and value > most):
-        limits = f"from {least:g}" if most is None else f"from {least or 0:g} to {most:g}"
-        raise UsageError(f"{title} {text} makes no sense: give a number {limits}")
-    return value
+        title = self._title(of)
+        try:
+            value = kind(text)
+        except ValueError:
+            raise UsageError(f"{title} {text!r} is no number: give one such as 8") from None
+        least, most = of.option.least, of.option.most
+        if (least is not None and value < least) or (most is not None and value > most):
+            limits = f"from {least:g}" if most is None else f"from {least or 0:g} to {most:g}"
+            raise UsageError(f"{title} {text} makes no sense: give a number {limits}")
+        return value
 
 
 def _kind(of: OptionField) -> Any:

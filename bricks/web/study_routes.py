@@ -65,10 +65,14 @@ class StudyRoutes:
         query = form.asked(request.query_params)
         answer = self.service.known(address_of(form, query)) if query else None
         if query and answer is None:
-            error = _refusal(form, query)
-            if error is None:
-                return await self._queued(request, form, query)
-            answer = failed(str(error))
+            try:
+                form.options(query)  # refuses what makes no sense
+            except BricksError as error:
+                answer = failed(str(error))
+            else:
+                refuse_other_sites(request)
+                job = self._submit(request, form, query)
+                return await when_done(job, "", self.limits.wait_s)
         return self.rendering.page(
             "study",
             question=page.question,
@@ -90,17 +94,15 @@ class StudyRoutes:
             return JSONResponse({"job": job.id, "state": job.state}, 202)
         return JSONResponse(answer.facts, 200 if answer.headline or answer.blocks else 400)
 
-    async def _queued(
-        self, request: Request, form: StudyForm, query: Mapping[str, str]
-    ) -> Response:
-        refuse_other_sites(request)
-        job = self._submit(request, form, query)
-        return await when_done(job, "", self.limits.wait_s)
-
     def _submit(self, request: Request, form: StudyForm, query: Mapping[str, str]) -> Job:
-        work = StudyWork(self.service, form, query)
-        key = address_of(form, query)
-        return self.jobs.submit(client_of(request), form.page.question, work, key=key)
+        address = address_of(form, query)
+
+        async def work(job: Job, worker: JobWorker) -> None:
+            job.state = PREDICTING
+            await self.service.answer(form, query)
+            job.address = address
+
+        return self.jobs.submit(client_of(request), form.page.question, work, key=address)
 
     async def _form(self, study: StudyOffer, page: StudyPage) -> StudyForm:
         """The form, with the systems that were measured with the runtime of the study."""
@@ -111,15 +113,6 @@ class StudyRoutes:
             if any(of["backend"] == runtime for of in system["runtimes"])
         ]
         return StudyForm(study, page, list(dict.fromkeys(systems)))
-
-
-def _refusal(form: StudyForm, query: Mapping[str, str]) -> BricksError | None:
-    """Why the options of a query make no sense; None if they do."""
-    try:
-        form.options(query)
-    except BricksError as error:
-        return error
-    return None
 
 
 # What a command recommends; a page shows the command instead.
@@ -213,21 +206,6 @@ class StudyService:
         return self._workspaces[runtime]
 
 
-@dataclass(frozen=True, slots=True)
-class StudyWork:
-    """The work of a job that asks a study."""
-
-    service: StudyService
-    form: StudyForm
-    query: Mapping[str, str]
-
-    async def __call__(self, job: Job, worker: JobWorker) -> None:
-        """Answer the question; ``job`` has the address of the answer then."""
-        job.state = PREDICTING
-        await self.service.answer(self.form, self.query)
-        job.address = address_of(self.form, self.query)
-
-
 def failed(error: str) -> StudyAnswer:
     """The answer to a question that has none, because of ``error``."""
     return StudyAnswer(None, (), [error], {"error": error}, time.monotonic())
@@ -259,15 +237,13 @@ class PageTable:
 
 def blocks_of(view: StudyView, result: Any) -> list[str | PageTable]:
     """The parts of a result, and remarks, in the order to show them."""
-    return [*_blocks([*view.parts(result), *view.remarks(result)])]
-
-
-def _blocks(parts: Sequence[RenderableType]) -> Iterator[str | PageTable]:
-    for part in parts:
+    blocks: list[str | PageTable] = []
+    for part in [*view.parts(result), *view.remarks(result)]:
         if isinstance(part, Table):
-            yield PageTable.of(part)
+            blocks.append(PageTable.of(part))
         elif text := _plain(part):
-            yield text
+            blocks.append(text)
+    return blocks
 
 
 def _plain(part: RenderableType) -> str:

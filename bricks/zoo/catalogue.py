@@ -40,6 +40,8 @@ _SOURCES = ("gluon_", "mx_")
 # A message names at most this many models.
 _MAX_NAMED = 20
 
+TRAININGS = "training"
+
 
 @dataclass(frozen=True, slots=True)
 class ZooEntry:
@@ -199,9 +201,6 @@ def _hint(name: str, zoo: Iterable[str]) -> str:
     if len(names) > _MAX_NAMED:
         return f"the zoo has {len(names)} models, 'bricks zoo list' names them"
     return f"the zoo has {', '.join(names)}"
-
-
-TRAININGS = "training"
 
 
 def trainings() -> dict[str, str]:

@@ -37,7 +37,11 @@ _REQUESTS, _SATURATED = 4000, 40
 def load_of(times: StepTimes, generation: Generation, seed: int) -> GenerationLoad:
     """Requests at the rate of ``generation``, with draws of the latencies of all steps together."""
     assert generation.qps is not None
-    server, qps = _Server(times, generation, _table(times, generation), seed), generation.qps
+    first, further = generation.prompt_tokens, generation.new_tokens - 1
+    curves = [times.by_batch(past) for past in range(first, first + further)]
+    sizes = range(1, generation.batch + 1) if further else ()
+    table = {size: [curve.at(size) for curve in curves] for size in sizes}
+    server, qps = _Server(times, generation, table, seed), generation.qps
     capacities = IN_COMMON.map(server.capacity_qps)
     capacity, saturated = interval_of(capacities), qps >= capacities.value
     unbounded = qps >= capacity.low
@@ -48,7 +52,7 @@ def load_of(times: StepTimes, generation: Generation, seed: int) -> GenerationLo
         seconds = runs.map(lambda run: without_warm_up(tell(run)))
         return {} if saturated else percentiles(seconds, PERCENTILES, unbounded=unbounded)
 
-    further, tokens = generation.new_tokens - 1, generation.new_tokens
+    tokens = generation.new_tokens
     return GenerationLoad(
         ttft=of_requests(lambda run: run.first_latencies_s),
         tpot=of_requests(lambda run: (run.done_s - run.first_s) / further) if further else {},
@@ -69,15 +73,6 @@ def _runs(server: _Server, qps: float, capacities: Drawn[float]) -> Drawn[Server
         return server.serve(arrivals_s, draw) if qps < capacity_qps else value
 
     return Drawn(value, tuple(map(unless_saturated, IN_COMMON.draws, capacities.draws)))
-
-
-def _table(times: StepTimes, generation: Generation) -> Mapping[int, Sequence[Interval]]:
-    """Latencies of steps by batch size, for each cache length from the prompt's on."""
-    if generation.new_tokens == 1:
-        return {}
-    first = generation.prompt_tokens
-    curves = [times.by_batch(past) for past in range(first, first + generation.new_tokens - 1)]
-    return {size: [curve.at(size) for curve in curves] for size in range(1, generation.batch + 1)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,14 @@ _HALF_BYTES = 2
 
 _EXAMPLES = "give a size such as 7B, a published architecture such as llama-3.1-8b, or a file"
 
+# Cache lengths at which steps are estimated.
+_LENGTHS = 4
+
+# Half the width, relative to a step of one token, of an error that all its bricks share. Such a
+# step reads all weights, so the bandwidth of memory bounds it. Other users of a shared host change
+# that bandwidth within minutes, and samples of a few seconds do not show it (docs/guides/llm.md).
+MEMORY_DRIFT = 0.3
+
 
 class Steps(Protocol):
     """The steps of a decoder."""
@@ -203,7 +211,12 @@ def steps_of(workspace: Workspace, name: str, quantisation: str | None = None) -
     """
     published = _architecture(name)
     if published is not None:
-        return _published(workspace, published, quantisation or "none")
+        quantisation = quantisation or "none"
+        facts = PUBLISHED[published]
+        title = published if quantisation == "none" else f"{published} ({quantisation})"
+        path = workspace.folder() / "decoder.onnx"
+        path.write_bytes(decoder_model(published, facts, quantisation).SerializeToString())
+        return OnnxSteps(str(path), decoder_of(path, title), title, facts.positions)
     if quantisation is not None:
         raise UsageError(f"--quant is for published architectures: {name} has weights of its own")
     if is_entry(name):
@@ -222,23 +235,6 @@ def steps_of(workspace: Workspace, name: str, quantisation: str | None = None) -
         hint = f"did you mean {meant}?" if meant else _EXAMPLES
         raise ModelError(f"no decoder is called {name!r}: {hint}") from error
     return OnnxSteps(name, decoder_of(file.path, file.title), file.title)
-
-
-def _published(workspace: Workspace, name: str, quantisation: str) -> OnnxSteps:
-    facts = PUBLISHED[name]
-    title = name if quantisation == "none" else f"{name} ({quantisation})"
-    path = workspace.folder() / "decoder.onnx"
-    path.write_bytes(decoder_model(name, facts, quantisation).SerializeToString())
-    return OnnxSteps(str(path), decoder_of(path, title), title, facts.positions)
-
-
-# Cache lengths at which steps are estimated.
-_LENGTHS = 4
-
-# Half the width, relative to a step of one token, of an error that all its bricks share. Such a
-# step reads all weights, so the bandwidth of memory bounds it. Other users of a shared host change
-# that bandwidth within minutes, and samples of a few seconds do not show it (docs/guides/llm.md).
-MEMORY_DRIFT = 0.3
 
 
 def lengths_between(first: int, last: int) -> list[int]:

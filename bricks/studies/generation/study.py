@@ -59,7 +59,6 @@ from bricks.units.interval import common_sum
 
 if TYPE_CHECKING:
     from bricks.architectures.architecture import Architecture
-    from bricks.compose.basis import Basis
     from bricks.graph.model import Model
     from bricks.session.workspace import Workspace
     from bricks.studies.generation.options import CardOptions, Generation
@@ -70,6 +69,9 @@ _RULE = StopRule(precision=0.05, min_rounds=4, max_rounds=12, passes=1)
 
 # Texts, tokens of each, and tokens that came before.
 StepKey = tuple[int, int, int]
+
+# In place of the names of systems.
+ALL = "all"
 
 
 def predict_generation(
@@ -124,18 +126,17 @@ class GenerationStudy(
 
     def needs(self) -> Needs:
         """The bricks of all steps; nothing on another target than the workspace's."""
-        return Needs(models=self.models, model_rule=self._rule)
+        # Long steps have a rule of their own, unless another precision than usual is asked for.
+        return Needs(
+            models=self.models,
+            model_rule=_RULE if self.workspace.conditions.rule.precision == PRECISION else None,
+        )
 
     @property
     def models(self) -> Sequence[Model]:
         """The prompt, and steps of one token; they need measurements on this host alone."""
         here = self.target.key == self.workspace.target.key
         return [*self._models.values()] if here else []
-
-    @property
-    def _rule(self) -> StopRule | None:
-        """The rule of long steps; None where the workspace has another precision than usual."""
-        return _RULE if self.workspace.conditions.rule.precision == PRECISION else None
 
     def predict(self) -> GenerationResult:
         """Latencies of one batch of texts, and of requests at a rate."""
@@ -184,26 +185,23 @@ class GenerationStudy(
 
     @cached_property
     def _decoder(self) -> Steps:
-        asked = self.options.generation
-        steps = self._steps
-        most, tokens = steps.most_tokens, asked.prompt_tokens + asked.new_tokens
-        if most is not None and tokens > most:
-            raise UsageError(f"{steps.title} knows {most} positions: {tokens} tokens are too many")
-        return steps
-
-    @property
-    def _steps(self) -> Steps:
-        name, quantisation = self.options.model, self.options.quantisation
+        options = self.options
+        asked, name, quantisation = options.generation, options.model, options.quantisation
         cards, published = self.options.cards.tensor_parallel, is_published(name)
         if self.target.system.accelerator is not None and published:
-            return card_steps(name, self.target, quantisation, cards)
-        if cards > 1:
+            steps: Steps = card_steps(name, self.target, quantisation, cards)
+        elif cards > 1:
             lacks = "--on h100" if published else "a published architecture such as llama-2-70b"
             raise UsageError(
                 f"--tensor-parallel {cards} divides published architectures over GPUs, not {name}"
                 f" on {self.target.system.name}: give {lacks}, or leave it out"
             )
-        return steps_of(self.workspace, name, quantisation)
+        else:
+            steps = steps_of(self.workspace, name, quantisation)
+        most, tokens = steps.most_tokens, asked.prompt_tokens + asked.new_tokens
+        if most is not None and tokens > most:
+            raise UsageError(f"{steps.title} knows {most} positions: {tokens} tokens are too many")
+        return steps
 
     @cached_property
     def _network(self) -> Network | None:
@@ -238,7 +236,10 @@ class GenerationStudy(
 
     def _step(self, key: StepKey, model: Model) -> DecoderStep:
         batch, tokens, past = key
-        known, network = self._basis(model), self._network
+        known = basis(self.workspace, model, measure=False, target=self.target)
+        network = self._network
+        if network is not None:
+            known = with_collectives(known, network)
         where = f"{batch} x {tokens} tokens after {past} on {self.target.system.name}"
         which = f"{model.name} in a step of {where}"
         run = run_latency(known, which, seed=self.workspace.options.seed)
@@ -249,10 +250,6 @@ class GenerationStudy(
         if network is not None and known.device is not None:
             found = step_collectives(known.plan, known.device.bricks, network)
         return DecoderStep(batch, tokens, past, run, found)
-
-    def _basis(self, model: Model) -> Basis:
-        known = basis(self.workspace, model, measure=False, target=self.target)
-        return known if self._network is None else with_collectives(known, self._network)
 
     def _memory(self) -> GenerationMemory:
         generation, largest = self._generation, [*self._models.values()][-1]
@@ -352,10 +349,6 @@ def fitting_cards(
     return next(fitting, None)
 
 
-# In place of the names of systems.
-ALL = "all"
-
-
 def predict_llm(workspace: Workspace, options: LlmOptions, *, measure: bool = True) -> LlmResult:
     """Predict a decoder that generates as ``options`` say, a row for each batch and system.
 
@@ -389,7 +382,10 @@ class LlmStudy(Study[LlmOptions, LlmResult, LlmResult, LlmResult]):
                 rows.append(study.predict())
             except BricksError as error:
                 errors.append(error)
-                rows.append(_failure(study.options, error))
+                of = study.options
+                rows.append(
+                    GenerationFailure(of.model, of.system or "", of.generation.batch, str(error))
+                )
         if len(errors) == len(rows):
             raise errors[0]
         return LlmResult(self.options.model, self.workspace.target, rows)
@@ -411,15 +407,8 @@ class LlmStudy(Study[LlmOptions, LlmResult, LlmResult, LlmResult]):
     def _studies(self) -> Sequence[GenerationStudy]:
         options = self.options
         if options.systems is not None and ALL in options.systems:
-            options = replace(options, systems=self._systems)
+            backend = self.workspace.runtime.backend
+            known = self.workspace.known.systems.targets()
+            names = {each.system.name for each in known if each.runtime.backend == backend}
+            options = replace(options, systems=sorted(names))
         return [GenerationStudy(each, self.workspace) for each in options.questions]
-
-    @property
-    def _systems(self) -> Sequence[str]:
-        """The systems that are known with the runtime of the workspace."""
-        targets, backend = self.workspace.known.systems.targets(), self.workspace.runtime.backend
-        return sorted({each.system.name for each in targets if each.runtime.backend == backend})
-
-
-def _failure(of: GenerationOptions, error: BricksError) -> GenerationFailure:
-    return GenerationFailure(of.model, of.system or "", of.generation.batch, str(error))

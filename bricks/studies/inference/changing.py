@@ -16,7 +16,6 @@ from bricks.session import predicting
 from bricks.units.interval import Interval
 
 if TYPE_CHECKING:
-    from bricks.decompose.plan import Brick
     from bricks.graph.model import Model
     from bricks.session.workspace import Workspace
     from bricks.system import Target
@@ -48,7 +47,9 @@ def changing_inputs(
         return None
     plan = workspace.plans.plan(model, target=target)
     bricks = workspace.store.plans.load_bricks(plan.keys)
-    changing = {key for key, brick in bricks.items() if _changes(brick)}
+    changing = {
+        key for key, brick in bricks.items() if rotated_inputs(parse_model(brick.model)).unobserved
+    }
     share = sum(part.share for part in estimate.shares if part.brick in changing)
     if share < _LEAST_SHARE:
         return None
@@ -58,7 +59,3 @@ def changing_inputs(
         return ChangingInputs(share, None)
     repeated = predicting.predict(workspace, model, measure=False, target=repeating)
     return ChangingInputs(share, repeated.latency_s if isinstance(repeated, Estimate) else None)
-
-
-def _changes(brick: Brick) -> bool:
-    return bool(rotated_inputs(parse_model(brick.model)).unobserved)

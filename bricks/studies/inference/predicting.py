@@ -15,11 +15,7 @@ from bricks.compose.recompose import recompose
 from bricks.errors import BackendError, BricksError, ModelError, WorkerError
 from bricks.session import predicting
 from bricks.sources import Unread
-from bricks.studies.inference.branches import (
-    OtherBranch,
-    other_branches,
-    unmeasured_branches,
-)
+from bricks.studies.inference.branches import OtherBranch, other_branches, unmeasured_branches
 from bricks.studies.inference.changing import ChangingInputs, changing_inputs
 from bricks.studies.inference.prediction import (
     ModelPredictions,

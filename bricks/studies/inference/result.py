@@ -175,7 +175,7 @@ def summarise(
         occurrences=sum(len(row.plan.occurrences) for row in rows),
         bricks=len(bricks),
         median_abs_error=median(errors) if errors else None,
-        p95_abs_error=_quantile(errors, 0.95),
+        p95_abs_error=errors[math.ceil(0.95 * len(errors)) - 1] if errors else None,
         max_abs_error=errors[-1] if errors else None,
         geomean_ratio=geometric_mean(row.ratio for row in rows) if rows else None,
         interval_hit_rate=sum(hits) / len(hits) if hits else None,
@@ -209,10 +209,3 @@ def _measurement(results: Results, key: str) -> Measurement:
     if not isinstance(result, Measurement):
         raise TypeError(f"{key} was not measured: {result.reason}")
     return result
-
-
-def _quantile(ordered: Sequence[float], share: float) -> float | None:
-    """The smallest value that at least ``share`` of all values do not exceed."""
-    if not ordered:
-        return None
-    return ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1)]

@@ -24,6 +24,15 @@ if TYPE_CHECKING:
 # Shapes of inputs as texts: ``NAME=1x3x224x224``, ``?`` for sizes that stay.
 Shapes = tuple[str, ...]
 
+# The dimensions of settings, in the order in which people name them.
+DIMENSIONS = ("system", "runtime", "quantize", "threads", "shapes", "batch")
+
+# The columns of a file that are no input of a model.
+WEIGHT, BATCH = "weight", "batch"
+
+# Each size may take minutes to measure.
+_MOST = 64
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
@@ -62,10 +71,6 @@ class Setting:
     def system_name(self) -> str | None:
         """The whole name of the system; None for this host without a target."""
         return self.system if self.target is None else self.target.system.name
-
-
-# The dimensions of settings, in the order in which people name them.
-DIMENSIONS = ("system", "runtime", "quantize", "threads", "shapes", "batch")
 
 
 def varying(settings: Iterable[Setting]) -> tuple[str, ...]:
@@ -108,13 +113,6 @@ class Axes:
             )
             for system, runtime, quantize, threads, (shapes, batch) in dict.fromkeys(every)
         )  # fmt: skip
-
-
-# The columns of a file that are no input of a model.
-WEIGHT, BATCH = "weight", "batch"
-
-# Each size may take minutes to measure.
-_MOST = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +168,13 @@ def _size(place: str, row: Mapping[str, str | None]) -> tuple[tuple[Shapes, int 
     if None in row or None in row.values():
         raise UsageError(f"{place} has more or fewer values than there are columns")
     cells = {name: str(cell).strip() for name, cell in row.items()}
-    weight, batch = _number(place, cells.pop(WEIGHT)), cells.pop(BATCH, None)
+    text, batch = cells.pop(WEIGHT), cells.pop(BATCH, None)
+    try:
+        weight = float(text)
+    except ValueError as exc:
+        raise UsageError(f"{place}: {WEIGHT} {text!r} is no number") from exc
+    if not 0 <= weight < math.inf:
+        raise UsageError(f"{place}: {WEIGHT} {text} is negative or no finite number")
     if batch is not None and not (
         batch.isascii() and batch.isdecimal() and len(batch) < 18 and 1 <= int(batch) <= LARGEST_DIM
     ):
@@ -182,13 +186,3 @@ def _size(place: str, row: Mapping[str, str | None]) -> tuple[tuple[Shapes, int 
         except UsageError as exc:
             raise UsageError(f"{place}: {exc}") from exc
     return (shapes, None if batch is None else int(batch)), weight
-
-
-def _number(place: str, text: str) -> float:
-    try:
-        weight = float(text)
-    except ValueError as exc:
-        raise UsageError(f"{place}: {WEIGHT} {text!r} is no number") from exc
-    if not 0 <= weight < math.inf:
-        raise UsageError(f"{place}: {WEIGHT} {text} is negative or no finite number")
-    return weight

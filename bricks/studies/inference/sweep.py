@@ -25,8 +25,6 @@ from bricks.studies.study import ask
 from bricks.units.facts import Missing
 
 if TYPE_CHECKING:
-    from bricks.measure.campaign_result import Progress
-    from bricks.measure.conditions import Conditions
     from bricks.samples.whole_models import SizeTimes
     from bricks.session.agreement import Agreement
     from bricks.session.workspace import Workspace
@@ -59,19 +57,29 @@ class Sweep:
     def predicted(self, workspace: Workspace) -> ModelPredictions:
         """The predictions with the cache and the other options of ``workspace``."""
         settings = self.axes.settings
-        parts = [list(group) for group in _by_runtime(settings)]
+
+        def lane(setting: Setting) -> tuple[str, int]:
+            return setting.runtime, setting.threads or 0
+
+        parts = [list(group) for _, group in groupby(sorted(settings, key=lane), lane)]
         cells: Cells = {}
         for number, part in enumerate(parts):
-            cells |= self._part(workspace, part, _Part(number, len(parts)))
+            cells |= self._part(workspace, part, number, len(parts))
         agreements = tuple(self._agreements(workspace, cells))
         rows = zip(*(cells[setting] for setting in settings), strict=True)
         models = tuple(chain.from_iterable(map(_as_one, rows)))
+        # Those that were asked for, and threads, if systems were measured with others.
+        asked = varying(settings)
+        found = varying(of.setting for of in models if of.setting.target is not None)
+        threads = "threads" if asked and "threads" in found else None
+        targets = [of.setting.target for of in models]
+        keys = {None if target is None else target.key for target in targets}
         return ModelPredictions(
-            _only([of.setting.target for of in models]),
+            targets[0] if len(keys) == 1 else None,
             str(workspace.granularity),
             workspace.options.workers,
             models,
-            dimensions=_dimensions(settings, models),
+            dimensions=tuple(name for name in DIMENSIONS if name in (*asked, threads)),
             mixes=tuple(mixes_of(models, self.mix)) if self.mix else (),
             agreements=agreements,
         )
@@ -111,13 +119,13 @@ class Sweep:
                     targets.setdefault(model.digest, {}).setdefault(setting.runtime, target)
         return [(models[digest], [*of.values()]) for digest, of in targets.items()]
 
-    def _part(self, base: Workspace, settings: Sequence[Setting], part: _Part) -> Cells:
-        """The cells of settings with one runtime and as many threads."""
+    def _part(self, base: Workspace, settings: Sequence[Setting], number: int, count: int) -> Cells:
+        """The cells of settings with one runtime and as many threads, one of ``count`` parts."""
         models = {setting: self.read(setting) for setting in settings}
         try:
-            opened = part.opened(base, settings[0])
+            opened = _opened(base, settings[0], number, count)
         except (BackendError, UsageError) as error:
-            if part.only:
+            if count == 1:
                 raise
             return _failed(models, error)
         with opened as workspace:
@@ -141,14 +149,17 @@ class Sweep:
         """
         measure = self.measure and system is None
         try:
-            target = _target(workspace, system)
+            if system is None:
+                refuse_crowding(workspace.target)
+            target = workspace.target if system is None else target_called(workspace, system)
         except (BackendError, UsageError) as error:
             if only and not all(isinstance(m, Unread) for of in models.values() for m in of):
                 raise
             return _failed(models, error)
         pairs = [(setting, model) for setting, of in models.items() for model in of]
-        if system is None:
-            _decompose(workspace, [model for _, model in pairs])
+        readable = [model for _, model in pairs if not isinstance(model, Unread)]
+        if system is None and len(readable) > 1:
+            batch.decompose_all(workspace, readable)
         options = PredictionOptions(
             models=[model for _, model in pairs],
             settings=[setting for setting, _ in pairs],
@@ -179,43 +190,28 @@ class Sweep:
         return cells
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """One of ``count`` parts of a sweep, each of which has a workspace of its own."""
+def _opened(
+    base: Workspace, setting: Setting, number: int, count: int
+) -> AbstractContextManager[Workspace]:
+    """The workspace of one of ``count`` parts: ``base`` itself if it is the only one."""
+    if count == 1:
+        return nullcontext(base)
+    conditions = base.options.conditions
+    if conditions.budget_s is not None:  # the share that is over by the end of this part
+        share = (number + 1) if conditions.budget_began_s is not None else 1
+        conditions = replace(conditions, budget_s=conditions.budget_s * share / count)
+    threads = "" if setting.threads is None else f", threads: {setting.threads}"
 
-    number: int
-    count: int
+    def show(what: str, share: float) -> None:
+        whole = (number + share) / count
+        base.progress(f"{setting.runtime}{threads}: {what}", whole)
 
-    @property
-    def only(self) -> bool:
-        return self.count == 1
-
-    def opened(self, base: Workspace, setting: Setting) -> AbstractContextManager[Workspace]:
-        """The workspace of this part: ``base`` itself if it is the only one."""
-        if self.only:
-            return nullcontext(base)
-        return base.with_options(
-            self._progress(base.progress, setting),
-            runtime=setting.runtime,
-            threads=setting.threads,
-            conditions=self._conditions(base.options.conditions),
-        )
-
-    def _progress(self, shown: Progress, setting: Setting) -> Progress:
-        """The part of the progress of all parts."""
-        threads = "" if setting.threads is None else f", threads: {setting.threads}"
-
-        def show(what: str, share: float) -> None:
-            shown(f"{setting.runtime}{threads}: {what}", (self.number + share) / self.count)
-
-        return show
-
-    def _conditions(self, conditions: Conditions) -> Conditions:
-        """The conditions with the part of a budget that is over by the end of this part."""
-        if conditions.budget_s is None:
-            return conditions
-        share = (self.number + 1) if conditions.budget_began_s is not None else 1
-        return replace(conditions, budget_s=conditions.budget_s * share / self.count)
+    return base.with_options(
+        show,
+        runtime=setting.runtime,
+        threads=setting.threads,
+        conditions=conditions,
+    )
 
 
 def _as_one(cells: Sequence[PredictedModel]) -> Iterable[PredictedModel]:
@@ -224,40 +220,7 @@ def _as_one(cells: Sequence[PredictedModel]) -> Iterable[PredictedModel]:
     return [of if own is None else replace(of, model=own) for of in cells]
 
 
-def _dimensions(settings: Sequence[Setting], models: Sequence[PredictedModel]) -> tuple[str, ...]:
-    """The dimensions that were asked for, and threads, if systems were measured with others."""
-    asked = varying(settings)
-    found = varying(of.setting for of in models if of.setting.target is not None)
-    threads = "threads" if asked and "threads" in found else None
-    return tuple(name for name in DIMENSIONS if name in (*asked, threads))
-
-
-def _by_runtime(settings: Iterable[Setting]) -> Iterable[Iterable[Setting]]:
-    """The settings in groups with one runtime and as many threads."""
-
-    def key(setting: Setting) -> tuple[str, int]:
-        return setting.runtime, setting.threads or 0
-
-    return (group for _, group in groupby(sorted(settings, key=key), key))
-
-
-def _target(workspace: Workspace, system: str | None) -> Target:
-    """The target on ``system``; :class:`UsageError` if there is none, or too few processors."""
-    if system is not None:
-        return target_called(workspace, system)
-    refuse_crowding(workspace.target)
-    return workspace.target
-
-
-def _decompose(workspace: Workspace, models: Models) -> None:
-    """Decompose many models in parallel."""
-    readable = [model for model in models if not isinstance(model, Unread)]
-    if len(readable) > 1:
-        batch.decompose_all(workspace, readable)
-
-
 def _size_times(workspace: Workspace, models: Sequence[Model]) -> Sequence[SizeTimes | Missing]:
-    """Runs of a model at each of its sizes, or why there are none."""
     from bricks.session.whole_models import size_changes  # an answer from the cache needs none
 
     try:
@@ -279,9 +242,3 @@ def _failed(models: Mapping[Setting, Models], error: Exception) -> Cells:
         ]
         for setting, of in models.items()
     }
-
-
-def _only(targets: Sequence[Target | None]) -> Target | None:
-    """The target that all have; None if there are several."""
-    keys = {None if target is None else target.key for target in targets}
-    return targets[0] if len(keys) == 1 else None

@@ -129,24 +129,21 @@ class _Comparison:
             reference = self._forms.referenced()
             if isinstance(reference, Missing):
                 return reference
-            return self._compared(workspace, form, model, reference)
+            if form is Form.COUNTERPART:
+                assert isinstance(self._forms.onnx, Model)
+                names = outputs_of(self._forms.onnx)
+                return self._runtimes.evaluate(workspace, model, reference, names=names)
+            if form is Form.STANDARD or not self._forms.layouts:
+                return self._runtimes.evaluate(workspace, model, reference)
+            arranged = self._runtimes.references.in_blocks(
+                workspace, reference, self._forms.layouts
+            )
+            try:
+                return self._runtimes.evaluate(workspace, model, arranged)
+            finally:
+                arranged.file.unlink()
         except FAILURES as error:
             return reason_of(error, model.name)
-
-    def _compared(
-        self, workspace: Workspace, form: Form, model: Model, reference: ReferenceFile
-    ) -> Accuracy:
-        if form is Form.COUNTERPART:
-            assert isinstance(self._forms.onnx, Model)
-            names = outputs_of(self._forms.onnx)
-            return self._runtimes.evaluate(workspace, model, reference, names=names)
-        if form is Form.STANDARD or not self._forms.layouts:
-            return self._runtimes.evaluate(workspace, model, reference)
-        arranged = self._runtimes.references.in_blocks(workspace, reference, self._forms.layouts)
-        try:
-            return self._runtimes.evaluate(workspace, model, arranged)
-        finally:
-            arranged.file.unlink()
 
 
 def latency_of(estimate: Estimate, work: Work, peaks: Peaks) -> OperatorLatency:
@@ -181,10 +178,8 @@ class OperatorForms:
         self.layouts: Mapping[str, BlockedLayout] = {}
         self._reference: ReferenceFile | Missing | None = None
         self.work = UNKNOWN
-        if operator.has(ModelForm.MODELS):
-            self._read()
-
-    def _read(self) -> None:
+        if not operator.has(ModelForm.MODELS):
+            return
         name = self._operator.name
         try:
             self._given = self._runtimes.forms.onnx_form(self._operator)

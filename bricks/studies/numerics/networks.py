@@ -18,12 +18,8 @@ from bricks.graph.form import ModelForm, form_of
 from bricks.graph.program import origin_of
 from bricks.graph.view import parse_model
 from bricks.measure.worker.outputs import outputs_in
-from bricks.samples.evaluation import ComparedOutput, Divergence, Evaluation, compared_output
-from bricks.studies.numerics.results import (
-    NetworkResult,
-    NetworkRun,
-    Pair,
-)
+from bricks.samples.evaluation import Divergence, Evaluation, compared_output
+from bricks.studies.numerics.results import NetworkResult, NetworkRun, Pair
 from bricks.studies.numerics.runtimes import (
     FAILURES,
     Runtimes,
@@ -96,16 +92,13 @@ def _network(runtimes: Runtimes, model: Model, tolerance: float | None) -> Netwo
     runs, files = [], {}
     for workspace in runtimes.workspaces:
         name, outputs = name_of(workspace), runtimes.files.new(".npz")
-        if accepted_form(workspace) is ModelForm.PROGRAMS:
-            runs.append(_counterpart(runtimes, workspace, model, reference, outputs))
-        else:
-            runs.append(_run(runtimes, workspace, model, reference, outputs, tolerance))
+        runs.append(_run(runtimes, workspace, model, reference, outputs, tolerance))
         if not isinstance(runs[-1].accuracy, Missing):
             files[name] = outputs
-    pairs = [
-        Pair(one, other, _differences(model, files[one], files[other]))
-        for one, other in combinations(files, 2)
-    ]
+    pairs, titles = [], outputs_of(model)
+    for one, other in combinations(files, 2):
+        both = zip(titles, outputs_in(files[one]), outputs_in(files[other]), strict=True)
+        pairs.append(Pair(one, other, tuple(compared_output(*each) for each in both)))
     for file in (reference.file, *files.values()):
         file.unlink()
     return NetworkResult(model.name, INFERENCE, reference.own_weights, tuple(runs), tuple(pairs))
@@ -122,8 +115,15 @@ def _run(
     outputs: Path,
     tolerance: float | None,
 ) -> NetworkRun:
+    """The run of a model, or of a program with the counterparts of its operators."""
     name = name_of(workspace)
     try:
+        if accepted_form(workspace) is ModelForm.PROGRAMS:
+            program = runtimes.forms.counterpart(workspace, model, reference.file)
+            accuracy = runtimes.evaluate(
+                workspace, program, reference, names=outputs_of(model), outputs=str(outputs)
+            )
+            return NetworkRun(name, accuracy, _NOT_ONE_BY_ONE)
         accuracy = runtimes.evaluate(
             workspace, model, reference, outputs=str(outputs), tolerance=tolerance
         )
@@ -133,32 +133,9 @@ def _run(
     return NetworkRun(name, accuracy, _divergence(accuracy.evaluation, reference))
 
 
-def _counterpart(
-    runtimes: Runtimes, workspace: Workspace, model: Model, reference: ReferenceFile, outputs: Path
-) -> NetworkRun:
-    """The run of a program with the counterparts of the model's operators."""
-    name = name_of(workspace)
-    try:
-        program = runtimes.forms.counterpart(workspace, model, reference.file)
-        names = outputs_of(model)
-        accuracy = runtimes.evaluate(
-            workspace, program, reference, names=names, outputs=str(outputs)
-        )
-    except FAILURES as error:
-        missing = reason_of(error, model.name)
-        return NetworkRun(name, missing, missing)
-    return NetworkRun(name, accuracy, _NOT_ONE_BY_ONE)
-
-
 def _divergence(evaluation: Evaluation, reference: ReferenceFile) -> Divergence | Missing:
     if isinstance(reference.values, Missing):
         return reference.values
     if evaluation.divergence is not None:
         return evaluation.divergence
     return Missing(evaluation.divergence_reason or "it has no values but its outputs")
-
-
-def _differences(model: Model, one: Path, other: Path) -> tuple[ComparedOutput, ...]:
-    """The outputs in file ``other``, compared with those in file ``one``."""
-    pairs = zip(outputs_of(model), outputs_in(one), outputs_in(other), strict=True)
-    return tuple(compared_output(name, expected, actual) for name, expected, actual in pairs)

@@ -33,12 +33,20 @@ from bricks.zoo import entries, is_entry
 
 if TYPE_CHECKING:
     from bricks.decompose.plan import Brick
-    from bricks.graph.model import Graph, Model
+    from bricks.graph.model import Model
     from bricks.graph.types import ValueType
     from bricks.store import Reading
     from bricks.system import Target
 
 UNKNOWN = Work(None, None)
+SOURCE = "https://github.com/baidu-research/DeepBench"
+
+_OPSET, _IR_VERSION = 17, 8
+DEEPBENCH, ZOO = "deepbench", "zoo"
+LISTS = (DEEPBENCH, ZOO)
+
+# The default number of the zoo's costliest bricks.
+TOP = 100
 
 
 def bytes_of(types: Iterable[ValueType | None]) -> int | None:
@@ -57,12 +65,10 @@ def work_of(model: Model) -> Work:
         graph = source_graph(model)
     except ModelError:  # a shape is open, or an operator's is not known
         return UNKNOWN
-    return Work(flops(graph, range(len(graph.nodes))), _bytes(graph))
-
-
-def _bytes(graph: Graph) -> int | None:
     names = {*graph.inputs, *graph.initializers, *graph.outputs}
-    return bytes_of([graph.types.get(name) for name in names])
+    return Work(
+        flops(graph, range(len(graph.nodes))), bytes_of([graph.types.get(name) for name in names])
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +90,6 @@ class OperatorCase:
     def has(self, form: ModelForm) -> bool:
         """Whether the operator is specified in this form."""
         return {ModelForm.MODELS: self.onnx, ModelForm.PROGRAMS: self.program}[form] is not None
-
-
-SOURCE = "https://github.com/baidu-research/DeepBench"
-
-_OPSET, _IR_VERSION = 17, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,13 +300,6 @@ def _weight(name: str, shape: list[int]) -> TensorProto:
     weight.data_location = TensorProto.EXTERNAL
     weight.external_data.add(key="location", value="weights")
     return weight
-
-
-DEEPBENCH, ZOO = "deepbench", "zoo"
-LISTS = (DEEPBENCH, ZOO)
-
-# The default number of the zoo's costliest bricks.
-TOP = 100
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from bricks.system import Runtime, System, Target
     from bricks.units.interval import Interval
 
+_NO_OUTPUT = "the reference has no such output"
+
 
 @dataclass(frozen=True, slots=True)
 class Gradients:
@@ -85,9 +87,6 @@ class Accuracy:
         """The output with the greatest relative L2 error; None where no output has norms."""
         known = [output for output in self.evaluation.outputs if output.norms is not None]
         return max(known, key=_relative_l2, default=None)
-
-
-_NO_OUTPUT = "the reference has no such output"
 
 
 def _relative_l2(output: ComparedOutput) -> float:

@@ -46,6 +46,12 @@ if TYPE_CHECKING:
     from bricks.session.workspace import Workspace
     from bricks.studies.numerics.operators import OperatorCase
 
+ONNX_REFERENCE = "onnx's reference evaluator in double precision"
+PROGRAM_REFERENCE = "the same program in double precision"
+
+# Errors that concern one model with one runtime; all others end the comparison.
+FAILURES = (BackendError, ModelError, WorkerError)
+
 
 def name_of(workspace: Workspace) -> str:
     """The name of the runtime of ``workspace``."""
@@ -147,9 +153,6 @@ class TemporaryFiles(Closing):
         return Path(self._folder.name) / f"{next(self._numbers)}{suffix}"
 
 
-ONNX_REFERENCE = "onnx's reference evaluator in double precision"
-
-
 @dataclass(frozen=True, slots=True)
 class ReferenceFile:
     """A ``file`` with inputs and weights of a model, and its values in double if available.
@@ -226,12 +229,6 @@ class References(Closing):
             whole_models.evaluate(workspace, model, repeats=1, file=str(data), outputs=str(outputs))
             self._blocks[name] = block_of(next(outputs_in(outputs)))
         return self._blocks[name]
-
-
-PROGRAM_REFERENCE = "the same program in double precision"
-
-# Errors that concern one model with one runtime; all others end the comparison.
-FAILURES = (BackendError, ModelError, WorkerError)
 
 
 class Runtimes(Closing):

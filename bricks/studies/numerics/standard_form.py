@@ -31,6 +31,16 @@ DOMAIN = "com.microsoft.nchwc"
 # The channels of the largest block of any runtime; the probe has a second position of each.
 _MOST_CHANNELS = 64
 
+_FUSED = "com.microsoft"
+# The version of the operators that are written here; earlier ones have other attributes.
+_OPSET, _LEAST_OPSET = 17, 13
+
+# Activations that are fused, and their parameters in order; and Clip.
+_ACTIVATIONS: Mapping[str, Sequence[str]] = {
+    "Relu": (), "Sigmoid": (), "Tanh": (), "LeakyRelu": ("alpha",),
+    "HardSigmoid": ("alpha", "beta"),
+}  # fmt: skip
+
 
 class BlockedLayout(Enum):
     """The content of a blocked array: images (N, C, H, W), or filters (O, I, H, W)."""
@@ -45,7 +55,15 @@ def blocked(array: np.ndarray, layout: BlockedLayout, block: int) -> np.ndarray:
     Fewer channels than a block are not blocked, neither channels of images nor inputs of filters.
     Raises :class:`ModelError` if more channels are no multiple of a block.
     """
-    axes = _blocked_axes(array.shape, layout, block)
+    shape = array.shape
+    channel_axes = [1] if layout is BlockedLayout.IMAGES else [0, 1]
+    axes = [k for k in channel_axes if k == 0 or shape[k] >= block]
+    for k in axes:
+        if shape[k] % block:
+            raise ModelError(
+                f"{shape[k]} channels are no multiple of this processor's blocks of {block}: they"
+                " were blocked on another processor"
+            )
     split = [
         part
         for k, size in enumerate(array.shape)
@@ -60,18 +78,6 @@ def blocked(array: np.ndarray, layout: BlockedLayout, block: int) -> np.ndarray:
     # Of a filter, the inputs of a block come before its outputs.
     order = [*outer, *reversed(inner)]
     return np.ascontiguousarray(array.reshape(split).transpose(order)).reshape(array.shape)
-
-
-def _blocked_axes(shape: tuple[int, ...], layout: BlockedLayout, block: int) -> list[int]:
-    channel_axes = [1] if layout is BlockedLayout.IMAGES else [0, 1]
-    axes = [k for k in channel_axes if k == 0 or shape[k] >= block]
-    for k in axes:
-        if shape[k] % block:
-            raise ModelError(
-                f"{shape[k]} channels are no multiple of this processor's blocks of {block}: they"
-                " were blocked on another processor"
-            )
-    return axes
 
 
 def layout_probe() -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
@@ -89,11 +95,6 @@ def block_of(output: np.ndarray) -> int:
     """The block size, from a runtime's output of :func:`layout_probe`."""
     (second,) = np.flatnonzero(output.ravel() == 1)  # the first channel's second pixel
     return int(second)
-
-
-_FUSED = "com.microsoft"
-# The version of the operators that are written here; earlier ones have other attributes.
-_OPSET, _LEAST_OPSET = 17, 13
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +118,9 @@ class _Rewriting:
     layouts: dict[str, BlockedLayout] = field(default_factory=dict)
 
     def add(self, op: str, inputs: Sequence[str], output: str, **attributes: Any) -> None:
-        """Append a standard ONNX node with one output."""
         self.nodes.append(helper.make_node(op, inputs, [output], **attributes))
 
     def constant(self, name: str, values: Any, dtype: Any) -> str:
-        """A weight with these values; its name."""
         self.constants.append(numpy_helper.from_array(np.array(values, dtype), name))
         return name
 
@@ -156,17 +155,13 @@ def standard_form(proto: onnx.ModelProto) -> StandardForm | None:
             of.nodes.append(node)
         else:
             rule(of, node)
-    return StandardForm(_model(proto, of), of.layouts)
-
-
-def _model(proto: onnx.ModelProto, of: _Rewriting) -> onnx.ModelProto:
     made = onnx.ModelProto()
     made.CopyFrom(proto)
     del made.graph.node[:], made.opset_import[:], made.graph.value_info[:]
     made.graph.node.extend(of.nodes)
     made.graph.initializer.extend(of.constants)
     made.opset_import.append(helper.make_opsetid("", _opset(proto)))
-    return made
+    return StandardForm(made, of.layouts)
 
 
 def _opset(proto: onnx.ModelProto) -> int:
@@ -221,13 +216,6 @@ def _activate(
         raise ModelError(f"no activation is known that is called {activation!r}")
     names = _ACTIVATIONS[activation]
     of.add(activation, [before], after, **dict(zip(names, parameters, strict=False)))
-
-
-# Activations that are fused, and their parameters in order; and Clip.
-_ACTIVATIONS: Mapping[str, Sequence[str]] = {
-    "Relu": (), "Sigmoid": (), "Tanh": (), "LeakyRelu": ("alpha",),
-    "HardSigmoid": ("alpha", "beta"),
-}  # fmt: skip
 
 
 def _pool(of: _Rewriting, node: onnx.NodeProto) -> None:

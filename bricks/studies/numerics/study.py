@@ -18,11 +18,7 @@ from bricks.sources import Unread
 from bricks.studies.numerics.comparison import compare_operators
 from bricks.studies.numerics.networks import compare_networks
 from bricks.studies.numerics.operators import DEEPBENCH, TOP, ZOO, ZooSource, operators_named
-from bricks.studies.numerics.results import (
-    MissingRuntime,
-    NetworkComparison,
-    OperatorComparison,
-)
+from bricks.studies.numerics.results import MissingRuntime, NetworkComparison, OperatorComparison
 from bricks.studies.study import Needs, Study
 
 if TYPE_CHECKING:
@@ -65,17 +61,14 @@ Options = TypeVar("Options", OperatorComparisonOptions, NetworkComparisonOptions
 Compared = TypeVar("Compared", OperatorComparison, NetworkComparison)
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedRuntimes:
-    """A workspace for each runtime that is installed; ``missing`` are the others."""
-
-    workspaces: Sequence[Workspace]
-    missing: tuple[MissingRuntime, ...]
-
-
 @contextmanager
-def open_runtimes(workspace: Workspace, runtimes: Sequence[str]) -> Iterator[OpenedRuntimes]:
-    """Open ``workspace`` with each of ``runtimes``, in order; its own is not opened again."""
+def open_runtimes(
+    workspace: Workspace, runtimes: Sequence[str]
+) -> Iterator[tuple[list[Workspace], tuple[MissingRuntime, ...]]]:
+    """Open ``workspace`` with each of ``runtimes``, in order; its own is not opened again.
+
+    Those that are not installed are missing.
+    """
     workspaces, missing = [], []
     with ExitStack() as further:
         for name in dict.fromkeys(runtimes):
@@ -86,7 +79,7 @@ def open_runtimes(workspace: Workspace, runtimes: Sequence[str]) -> Iterator[Ope
                 workspaces.append(further.enter_context(workspace.with_runtime(name)))
             except BackendError as error:
                 missing.append(MissingRuntime(name, str(error)))
-        yield OpenedRuntimes(workspaces, tuple(missing))
+        yield workspaces, tuple(missing)
 
 
 class RuntimesStudy(Study[Options, None, Compared, Compared]):
@@ -112,8 +105,8 @@ class RuntimesStudy(Study[Options, None, Compared, Compared]):
     def observe(self) -> Generator[None, None, Compared]:
         """Evaluate everything with all runtimes that are installed."""
         yield
-        with open_runtimes(self.workspace, self.options.runtimes) as installed:
-            return replace(self._compared(installed.workspaces), missing=installed.missing)
+        with open_runtimes(self.workspace, self.options.runtimes) as (workspaces, missing):
+            return replace(self._compared(workspaces), missing=missing)
 
     @abstractmethod
     def _compared(self, workspaces: Sequence[Workspace]) -> Compared:
@@ -129,25 +122,21 @@ class OperatorStudy(RuntimesStudy[OperatorComparisonOptions, OperatorComparison]
     """Operators over runtimes: latency, rates relative to the peaks, and accuracy."""
 
     def _compared(self, workspaces: Sequence[Workspace]) -> OperatorComparison:
-        operators, unread = self._chosen()
-        if not operators:
-            return OperatorComparison(self.target.system, (), (), unread=tuple(unread))
-        comparison = compare_operators(operators, workspaces, repeats=self.options.repeats)
-        return replace(comparison, unread=tuple(unread))
-
-    def _chosen(self) -> tuple[list[OperatorCase], list[str]]:
-        """The named operators, each once, and errors of unreadable files."""
+        # Each of the named operators once.
         zoo = self._zoo() if ZOO in self.options.what else None
-        operators: dict[str, OperatorCase] = {}
-        errors = []
+        named: dict[str, OperatorCase] = {}
+        unread: list[str] = []
         for word in self.options.what:
             try:
-                operators |= {operator.name: operator for operator in operators_named(word, zoo)}
+                named |= {operator.name: operator for operator in operators_named(word, zoo)}
             except UsageError:
                 raise
             except BricksError as error:
-                errors.append(str(error))
-        return list(operators.values()), errors
+                unread.append(str(error))
+        if not named:
+            return OperatorComparison(self.target.system, (), (), unread=tuple(unread))
+        comparison = compare_operators(named.values(), workspaces, repeats=self.options.repeats)
+        return replace(comparison, unread=tuple(unread))
 
     def _zoo(self) -> ZooSource | None:
         """The measurements of the zoo: of the named system, this host, or a published system."""

@@ -19,16 +19,6 @@ def _study() -> type[ScalingStudy]:
     return ScalingStudy
 
 
-def _threads(options: ScalingOptions) -> int | None:
-    """Real ranks have one thread each."""
-    return None if options.check is None else 1
-
-
-def _needs_cache(options: ScalingOptions) -> bool:
-    """Only a cache knows a network by its name."""
-    return options.network.network is not None
-
-
 def _training_steps() -> Sequence[str]:
     """The recorded training steps of the zoo."""
     from bricks.graph.call import TRAINING
@@ -50,8 +40,8 @@ OFFER = StudyOffer(
     options=ScalingOptions,
     load=_study,
     runtime=PROGRAMS_RUNTIME,
-    threads=_threads,
-    needs_cache=_needs_cache,
+    threads=lambda options: None if options.check is None else 1,  # of each real rank
+    needs_cache=lambda options: options.network.network is not None,
     page=StudyPage(
         path="/training",
         question="How long does training take?",

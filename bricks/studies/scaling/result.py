@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from bricks.system import Target
     from bricks.units.interval import Interval
 
+# Origins of networks: measured between hosts or on this one, published by the maker of cards,
+# stated by the user, or assumed.
+MEASURED, LOOPBACK, PUBLISHED = "measured", "loopback", "published"
+STATED, ASSUMED = "stated", "assumed"
+
 
 @dataclass(frozen=True, slots=True)
 class Origins:
@@ -151,12 +156,6 @@ class RankNetwork:
     most_ranks: int | None = None
     beyond: RankNetwork | None = None
     one_host: bool = False
-
-
-# Origins of networks: measured between hosts or on this one, published by the maker of cards,
-# stated by the user, or assumed.
-MEASURED, LOOPBACK, PUBLISHED = "measured", "loopback", "published"
-STATED, ASSUMED = "stated", "assumed"
 
 
 @dataclass(frozen=True, slots=True)

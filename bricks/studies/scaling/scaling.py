@@ -124,6 +124,7 @@ class Scaling:
             for name, value in middle.items()
         }
         steps = self.training.step.steps_per_epoch(self._samples(ranks))
+        epochs = self.training.step.epochs
         epoch_s = None if steps is None else intervals["step_s"].scaled(steps)
         return ScalePoint(
             ranks=ranks,
@@ -141,12 +142,8 @@ class Scaling:
             simulated=likely.simulated,
             solo_s=likely.compute_s,
             epoch_s=epoch_s,
-            run_s=self._run_of(epoch_s),
+            run_s=None if epoch_s is None or epochs is None else epoch_s.scaled(epochs),
         )
-
-    def _run_of(self, epoch_s: Interval | None) -> Interval | None:
-        epochs = self.training.step.epochs
-        return None if epoch_s is None or epochs is None else epoch_s.scaled(epochs)
 
     def computing_s(self, ranks: int) -> float:
         """The seconds of an isolated step of one of ``ranks`` ranks."""
@@ -156,7 +153,6 @@ class Scaling:
         return simulate([self._sharing(solo_schedule)], solo_schedule.moved, 1.0).end_s
 
     def _times(self, ranks: int) -> RankTimes:
-        """The times of one of ``ranks`` ranks."""
         isolated = RankTimes(self.steps[self.training.share(ranks)], self.copies)
         return self.at_once.get(ranks, isolated)
 
@@ -221,7 +217,10 @@ class Scaling:
         if training.step.straggler > 1:
             lanes.insert(0, self._sharing(schedule, training.step.straggler))
         else:  # a straggler is the slowest in any case
-            lanes = [(*lanes[0], Compute(SLOWEST, self._waiting_s(ranks, case)))]
+            uneven = times.step.unevenness.repeated(training.step.accumulate)
+            mean_s = slowest(ranks) * case.unevenness(uneven.deviation_s)
+            waiting_s = mean_s / training.network.cores_per_rank
+            lanes = [(*lanes[0], Compute(SLOWEST, waiting_s))]
         slowdown = case.slowdown(training.network.slowdown(ranks).interval)
         simulated = simulate(lanes, schedule.moved, max(1.0, slowdown))
         added = {COPYING, DDP_CODE}
@@ -232,14 +231,6 @@ class Scaling:
             compute_s=training.step.straggler * isolated.end_s,
             copying_s=copying_s,
             origins=frozenset(costs.origins),
-        )
-
-    def _waiting_s(self, ranks: int, case: _Case) -> float:
-        """Mean seconds of a step that ranks wait for the slowest one."""
-        training = self.training
-        uneven = self._times(ranks).step.unevenness.repeated(training.step.accumulate)
-        return (
-            slowest(ranks) * case.unevenness(uneven.deviation_s) / training.network.cores_per_rank
         )
 
     def _origins(self, ranks: int, run: _SimulatedStep) -> Origins:

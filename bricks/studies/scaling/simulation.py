@@ -16,6 +16,7 @@ from bricks.compose.composer import compose
 from bricks.compose.lanes import Group, Task, Timeline
 
 NETWORK = "network"
+_NEARLY_NOTHING = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +139,3 @@ def _on_network(of: NetworkTransfer, lanes: Sequence[str], after: dict[int, floa
     alone_s = of.alone_s or _NEARLY_NOTHING * of.computing_s
     longer = of.computing_s / alone_s if alone_s else 1.0
     return Task(NETWORK, alone_s, of.kind, after, dict.fromkeys(lanes, longer), of.size_bytes)
-
-
-_NEARLY_NOTHING = 1e-12

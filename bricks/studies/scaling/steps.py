@@ -28,10 +28,7 @@ from bricks.measure.conditions import StopRule
 from bricks.samples.measurement import Measurement, round_spread
 from bricks.session.predicting import basis, predict_plan
 from bricks.sources import read
-from bricks.studies.scaling.training_step import (
-    TrainingStep,
-    training_step,
-)
+from bricks.studies.scaling.training_step import TrainingStep, training_step
 from bricks.units.curve import Curve, Extrapolation
 from bricks.units.interval import Interval
 
@@ -42,6 +39,15 @@ if TYPE_CHECKING:
 
 # Copies are a small part of a step, but take a second: a few rounds suffice, however noisy.
 _COPY_RULE = StopRule(precision=0.05, min_rounds=6, max_rounds=6, passes=1, retries=0)
+
+# Bytes that are copied: from the smallest gradients to more than most caches hold.
+SIZES = tuple(1 << power for power in (12, 16, 20, 23, 25))
+
+_FLOAT = 4
+
+# The number of gradients of small programs, and their bytes; the first two determine the fixed
+# cost.
+PROGRAMS = ((4, 1 << 8), (36, 1 << 8), (16, 1 << 16), (4, 1 << 22))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +137,6 @@ def rank_step(workspace: Workspace, model: Model, target: Target, batch: int) ->
 def _sized_step(
     workspace: Workspace, model: Model, target: Target, batch: int | None
 ) -> tuple[int, TrainingStep]:
-    """A rank's samples, and its step."""
     inputs = basis(workspace, model, measure=False, target=target)
     estimate = recompose(inputs)
     if isinstance(estimate, IncompleteEstimate):
@@ -182,17 +187,6 @@ def _copy_s(workspace: Workspace, target: Target, brick: Brick) -> tuple[Interva
     count, call_s = len(plan.occurrences), estimate.call_overhead_s
     whole_s = estimate.latency_s
     return whole_s.map(lambda s: max(0.0, s - call_s) / count), not estimate.predicted_share
-
-
-# Bytes that are copied: from the smallest gradients to more than most caches hold.
-SIZES = tuple(1 << power for power in (12, 16, 20, 23, 25))
-
-_FLOAT = 4
-
-
-# The number of gradients of small programs, and their bytes; the first two determine the fixed
-# cost.
-PROGRAMS = ((4, 1 << 8), (36, 1 << 8), (16, 1 << 16), (4, 1 << 22))
 
 
 def by_size(times_s: Iterable[tuple[int, Interval]]) -> Curve:

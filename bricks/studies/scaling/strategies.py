@@ -23,7 +23,7 @@ from bricks.studies.scaling.simulation import (
     NetworkTransfer,
     Transfers,
 )
-from bricks.studies.scaling.training_step import MIB, Bucket, assign, bucket_limits
+from bricks.studies.scaling.training_step import MIB, assign, bucket_limits
 from bricks.units.interval import End, value_of
 
 if TYPE_CHECKING:
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 COPYING, ACCUMULATING, DDP_CODE = "copying gradients", "accumulating gradients", "DDP itself"
 SLOWEST = "waiting for the slowest rank"
+
+# The bytes of a bit vector of ready tensors that ranks exchange.
+_AGREED_BYTES = 64
 
 
 @dataclass(slots=True)
@@ -147,7 +150,14 @@ class DistributedDataParallel:
             kind = f"all-reduce of bucket {number + 1}"
             transfers.append(costs.transfer(kind, ALL_REDUCE, bucket.size_bytes))
         actions += _passes(step, costs, accumulate)
-        actions += _backward(step, self._after(step, costs, buckets, first))
+        # After each gradient come its copy, and handing over a bucket that is complete.
+        after: dict[int, list[Action]] = {
+            i: [Compute(COPYING, costs.ddp_gradient_s(gradient.size_bytes))]
+            for i, gradient in enumerate(step.gradients)
+        }
+        for number, bucket in enumerate(buckets):
+            after[bucket.complete_at].append(HandOver(first + number))
+        actions += _backward(step, after)
         for number, bucket in enumerate(buckets):
             sizes = (step.gradients[i].size_bytes for i in bucket.members)
             back_s = sum(costs.ddp_gradient_s(size_bytes) for size_bytes in sizes)
@@ -156,19 +166,6 @@ class DistributedDataParallel:
         sent = _ring_bytes(costs.ranks, step.gradient_bytes)
         sent += _broadcast_bytes(costs.ranks, sum(step.buffers_bytes.values()))
         return Schedule(tuple(actions), transfers, sent)
-
-    @staticmethod
-    def _after(
-        step: TrainingStep, costs: Costs, buckets: Sequence[Bucket], first: int
-    ) -> dict[int, list[Action]]:
-        """The actions after each gradient: its copy, and handing over a bucket that is complete."""
-        after: dict[int, list[Action]] = {
-            i: [Compute(COPYING, costs.ddp_gradient_s(gradient.size_bytes))]
-            for i, gradient in enumerate(step.gradients)
-        }
-        for number, bucket in enumerate(buckets):
-            after[bucket.complete_at].append(HandOver(first + number))
-        return after
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +203,6 @@ class _Cycles:
         self._fused: list[list[int]] = []
 
     def next(self, ready: Sequence[int], now_s: float) -> Fused | float | None:
-        """See :class:`~bricks.studies.scaling.simulation.Fusion`."""
         if self._fused:
             return self._transfer(self._fused.pop(0), (0.0, 0.0))
         if self._moving:  # until now; a cycle that took too long delays the next
@@ -219,11 +215,7 @@ class _Cycles:
         if begin_s > now_s + 1e-12:
             return begin_s
         self._moving, self._cycle_at_s = True, begin_s + self._of.cycle_s
-        self._fused = self._grouped(ready)
-        return self._transfer(self._fused.pop(0), self._agreeing_s)
-
-    def _grouped(self, ready: Sequence[int]) -> list[list[int]]:
-        """Gradients of one type together, in their order, up to the limit."""
+        # Gradients of one type are together, in their order, up to the limit.
         groups: list[list[int]] = []
         open_: dict[str, list[int]] = {}
         for number in ready:
@@ -233,7 +225,8 @@ class _Cycles:
                 group = open_[gradient.dtype] = []
                 groups.append(group)
             group.append(number)
-        return groups
+        self._fused = groups
+        return self._transfer(self._fused.pop(0), self._agreeing_s)
 
     def _transfer(self, members: Sequence[int], agreeing_s: tuple[float, float]) -> Fused:
         size_bytes = self._bytes(members)
@@ -247,10 +240,6 @@ class _Cycles:
 
     def _bytes(self, members: Sequence[int]) -> int:
         return sum(self._step.gradients[i].size_bytes for i in members)
-
-
-# The bytes of a bit vector of ready tensors that ranks exchange.
-_AGREED_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)

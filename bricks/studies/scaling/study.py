@@ -61,7 +61,6 @@ if TYPE_CHECKING:
     from bricks.graph.model import Model
     from bricks.measure.conditions import StopRule
     from bricks.session.workspace import Workspace
-    from bricks.studies.scaling.strategies import Strategy
     from bricks.system import Target
 
 # Beyond this, only the requested numbers of ranks are compared.
@@ -104,7 +103,9 @@ class ScalingStudy(Study[ScalingOptions, Prediction, Observed, ScalingResult]):
 
     def needs(self) -> Needs:
         """The bricks of a rank's steps, copies of gradients, and the loopback to check on."""
-        others = [self._measure_loopback] if self.options.loopback else []
+        others: list[Callable[[], object]] = []
+        if self.options.loopback:
+            others.append(partial(self._loopback, self._announce_loopback))
         if not others:  # an unknown network is refused before anything is run
             _ = self._network
         models = list(self._models.models.values())
@@ -124,8 +125,16 @@ class ScalingStudy(Study[ScalingOptions, Prediction, Observed, ScalingResult]):
         if self._one_host is not None:
             at_once, crowded = self._one_host.times(self.workspace, steps.whole)
             problems |= crowded
+        price = self.target.system.price_per_hour
         self._scalings = [
-            Scaling(self._training(strategy, steps.whole), steps.steps, copies, at_once)
+            Scaling(
+                DataParallelTraining(
+                    strategy, self._network, steps.whole, self.options.step, price
+                ),
+                steps.steps,
+                copies,
+                at_once,
+            )
             for strategy in self.options.strategies.strategies()
         ]
         return tuple(self._scaled(scaling, problems) for scaling in self._scalings)
@@ -172,7 +181,8 @@ class ScalingStudy(Study[ScalingOptions, Prediction, Observed, ScalingResult]):
             first = replace(first, points=points)
         options = self.options
         return ScalingResult(
-            options.workload, self.target, self._described, options.step, (first, *others),
+            options.workload, self.target, self._described_as(self._network), options.step,
+            (first, *others),
             here=self.target.system.key == self.workspace.target.system.key,
         )  # fmt: skip
 
@@ -192,28 +202,25 @@ class ScalingStudy(Study[ScalingOptions, Prediction, Observed, ScalingResult]):
         options = self.options
         return RanksOfHost(self.target, self._models, options.all_ranks, options.step.strong)
 
-    def _training(self, strategy: Strategy, whole: int) -> DataParallelTraining:
-        price = self.target.system.price_per_hour
-        return DataParallelTraining(strategy, self._network, whole, self.options.step, price)
-
     def _scaled(self, scaling: Scaling, problems: Mapping[int, str]) -> ScaleResult:
-        points = tuple(
-            ScaleFailure(n, scaling.training.strategy.name, problems[n])
-            if n in problems
-            else self._point(scaling, n)
-            for n in self.options.all_ranks
-        )
+        name = scaling.training.strategy.name
+        points: list[ScalePoint | ScaleFailure] = []
+        for n in self.options.all_ranks:
+            try:
+                failed = n in problems
+                points.append(ScaleFailure(n, name, problems[n]) if failed else scaling.point(n))
+            except BricksError as error:
+                points.append(self._failure(scaling, n, error))
         # If no number of ranks can be predicted, none between can.
         predicted = [point.ranks for point in points if isinstance(point, ScalePoint)]
-        compared = _compared_ranks(scaling, predicted)
+        # Each share of a batch needs a recording with strong scaling, and ranks that run at once on
+        # one host are measured: then no others are compared in the search for the last that pays.
+        most = max(predicted, default=1)
+        only = scaling.training.step.strong or scaling.at_once
+        between = () if only else range(1, min(most, _MAX_COMPARED) + 1)
+        compared = sorted({1, *predicted, *between})
         pays_up_to = scaling.last_that_pays(compared)
-        return ScaleResult(scaling.training.strategy.name, points, pays_up_to, compared[-1])
-
-    def _point(self, scaling: Scaling, ranks: int) -> ScalePoint | ScaleFailure:
-        try:
-            return scaling.point(ranks)
-        except BricksError as error:
-            return self._failure(scaling, ranks, error)
+        return ScaleResult(name, tuple(points), pays_up_to, compared[-1])
 
     def _failure(self, scaling: Scaling, ranks: int, error: BricksError) -> ScaleFailure:
         text = f"{self.options.workload} on {ranks} ranks: {error}"
@@ -234,10 +241,6 @@ class ScalingStudy(Study[ScalingOptions, Prediction, Observed, ScalingResult]):
         linked = linked_cards(self.target.system.accelerator)
         return hosts if linked is None else CardsThenHosts(linked, hosts)
 
-    @property
-    def _described(self) -> RankNetwork:
-        return self._described_as(self._network)
-
     def _described_as(self, network: Network) -> RankNetwork:
         if isinstance(network, StatedNetwork):
             origin = ASSUMED if self.options.network.unnamed else STATED
@@ -251,9 +254,6 @@ class ScalingStudy(Study[ScalingOptions, Prediction, Observed, ScalingResult]):
             )  # fmt: skip
         origin = LOOPBACK if self.options.loopback else MEASURED
         return RankNetwork(network.name, origin, one_host=self._one_host is not None)
-
-    def _measure_loopback(self) -> None:
-        self._loopback(self._announce_loopback)
 
     def _loopback(self, announce: Callable[[str], None]) -> MeasuredNetwork:
         """This host's loopback between the ranks to check; unmeasured messages are measured."""
@@ -286,18 +286,6 @@ def _checked(point: ScalePoint | ScaleFailure, observed: Observed) -> ScalePoint
     if isinstance(point, ScaleFailure) or point.ranks != observed.ranks:
         return point
     return observed if isinstance(observed, ScaleFailure) else replace(point, checked=observed)
-
-
-def _compared_ranks(scaling: Scaling, ranks: Sequence[int]) -> list[int]:
-    """The numbers of ranks to compare in the search for the last one that pays.
-
-    With strong scaling only ``ranks``, since each share of a batch needs a recording. Nor are
-    others measured where ranks run at once on one host.
-    """
-    most = max(ranks, default=1)
-    only = scaling.training.step.strong or scaling.at_once
-    between = () if only else range(1, min(most, _MAX_COMPARED) + 1)
-    return sorted({1, *ranks, *between})
 
 
 def real_step(
@@ -355,7 +343,12 @@ class RanksOfHost:
         """Measure missing bricks of ranks that run at once, on the host of ``workspace``."""
         from bricks.session import measuring
 
-        for copies, models in self._models_by_copies().items():
+        by_copies: dict[int, list[Model]] = {}
+        for _, model, copies in self._several():
+            models = by_copies.setdefault(copies, [])
+            if model not in models:
+                models.append(model)
+        for copies, models in by_copies.items():
             threads = self.target.runtime.threads
             with workspace.with_options(copies=copies, threads=threads) as shared:
                 measuring.measure(shared, models)
@@ -388,11 +381,3 @@ class RanksOfHost:
             share = whole if whole is None or not self.strong else whole // ranks
             if copies > 1 and ranks not in self.models.problems:
                 yield ranks, self.models.models[share], copies
-
-    def _models_by_copies(self) -> Mapping[int, Sequence[Model]]:
-        by_copies: dict[int, list[Model]] = {}
-        for _, model, copies in self._several():
-            models = by_copies.setdefault(copies, [])
-            if model not in models:
-                models.append(model)
-        return by_copies

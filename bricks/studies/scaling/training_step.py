@@ -38,6 +38,13 @@ if TYPE_CHECKING:
     from bricks.decompose.plan import Plan
     from bricks.graph.model import Model
 
+_EXACT = Interval.exact(1.0)
+MIB = 1 << 20
+
+# Of the first bucket of each type, so that communication begins early, and of the others
+# (``_DEFAULT_FIRST_BUCKET_BYTES`` in ``c10d/reducer.hpp``, ``bucket_cap_mb`` of DDP).
+FIRST_BUCKET_BYTES, BUCKET_BYTES = 1 * MIB, 25 * MIB
+
 
 @dataclass(frozen=True, slots=True)
 class Unevenness:
@@ -93,9 +100,6 @@ def slowest(ranks: int) -> float:
     beta-variables*, 1958.
     """
     return NormalDist().inv_cdf((ranks - 0.375) / (ranks + 0.25)) if ranks > 1 else 0.0
-
-
-_EXACT = Interval.exact(1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +160,7 @@ def training_step(model: Model, basis: Basis, estimate: Estimate) -> TrainingSte
     phases = {phase.phase: phase.estimate_s for phase in estimate.phases}
     backward_s, optimizer_s = phases.get(BACKWARD, 0.0), phases.get(OPTIMIZER, 0.0)
     ends_s, whole_s = _backward_ends_s(basis, estimate), estimate.estimate_s
+    step_s = Interval(whole_s, estimate.low_s, estimate.high_s)
     return TrainingStep(
         forward_s=max(0.0, whole_s - backward_s - optimizer_s),
         backward_s=backward_s,
@@ -163,15 +168,10 @@ def training_step(model: Model, basis: Basis, estimate: Estimate) -> TrainingSte
         gradients=tuple(gradient for _, gradient in made),
         ready_s=tuple(ends_s[position] for position, _ in made),
         buffers_bytes=dict(module.buffers_bytes),
-        relative=_relative(Interval(whole_s, estimate.low_s, estimate.high_s)),
+        relative=step_s.map(lambda s: s / whole_s) if whole_s else _EXACT,
         provenance=estimate.provenance,
         unevenness=unevenness(plan.counts, basis.results),
     )
-
-
-def _relative(step_s: Interval) -> Interval:
-    whole_s = step_s.value
-    return step_s.map(lambda s: s / whole_s) if whole_s else _EXACT
 
 
 def ready_gradients(
@@ -231,7 +231,6 @@ def _made_at(plan: Plan, value: int, name: str) -> int:
 
 
 def _size_of(plan: Plan, value: int) -> tuple[int, str]:
-    """Bytes and type of a gradient."""
     type_ = plan.types[value]
     assert isinstance(type_, TensorType), "a gradient is a tensor"
     return type_.size_bytes, TORCH_DTYPES[type_.dtype]
@@ -250,13 +249,6 @@ def _backward_ends_s(basis: Basis, estimate: Estimate) -> dict[int, float]:
         if names[entry.position] == BACKWARD
     }
     return phase_ends_s(plan, phase, occurrence_s)
-
-
-MIB = 1 << 20
-
-# Of the first bucket of each type, so that communication begins early, and of the others
-# (``_DEFAULT_FIRST_BUCKET_BYTES`` in ``c10d/reducer.hpp``, ``bucket_cap_mb`` of DDP).
-FIRST_BUCKET_BYTES, BUCKET_BYTES = 1 * MIB, 25 * MIB
 
 
 @dataclass(frozen=True, slots=True)

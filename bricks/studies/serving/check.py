@@ -18,11 +18,7 @@ import numpy as np
 from bricks.closing import Closing
 from bricks.compose.queueing.simulation import trimmed_mean
 from bricks.measure.load_generator import Queries
-from bricks.measure.served import (
-    Batching,
-    ServedModel,
-    ServedQueries,
-)
+from bricks.measure.served import Batching, ServedModel, ServedQueries
 from bricks.studies.serving.options import ScenarioOptions, queries_for
 from bricks.studies.serving.outcome import expected, keeps_bound, scenario_of
 from bricks.studies.serving.result import PERCENTILES, CheckedScenario, ScenarioResult
@@ -46,6 +42,11 @@ _SERIES = 2
 # The highest rate is searched by bisection within these factors of the predicted one.
 _RATES = (0.7, 1.3)
 _RATE_STEPS = 5
+
+# Queries to a server that runs no model: in a stream, and at the rate that is checked.
+_EMPTY_QUERIES, _RATED_QUERIES = 150, 300
+# The seed of their arrivals, other than that of real queries.
+_OWN_SEED = 1000
 
 
 class ServedScenario(Closing):
@@ -109,18 +110,15 @@ class ServedScenario(Closing):
             self._workspace.progress("measuring the server itself", 0.0)
             with self._workspace.timing():
                 self.serving = with_costs(self._served, self.serving, result.times, result.load.qps)
+            seed = self._workspace.options.seed
             result = scenario_of(
-    result.model, result.target, result.times, self._load, self.serving,
-    seed=self._workspace.options.seed,
-)  # fmt: skip
+                result.model, result.target, result.times, self._load, self.serving, seed=seed
+            )
         if server and result.load.qps is None:
             nothing = "nothing was served, since no rate is predicted to keep the bound"
             return replace(result, warnings=[*result.warnings, nothing])
         while len(self._series) < _SERIES:
             self.serve(result.load.qps)
-        return replace(result, checked=self._checked(result))
-
-    def _checked(self, result: ScenarioResult) -> CheckedScenario:
         real, times = self.real, result.times
         predicted = means(
             [expected_figures(series, self._load, self.serving, times) for series in self._series]
@@ -130,7 +128,7 @@ class ServedScenario(Closing):
             if rates is not None:
                 real["max_qps"], predicted["max_qps"] = rates
         sizes = [batch.size for series in self._series for batch in series.batches]
-        return CheckedScenario(
+        checked = CheckedScenario(
             samples=sum(sizes),
             figures=real,
             expected=predicted,
@@ -138,6 +136,7 @@ class ServedScenario(Closing):
             serving=self.serving,
             summaries=[series.summary for series in self._series],
         )
+        return replace(result, checked=checked)
 
     def _highest_qps(self, times: ServiceTimes, predicted_qps: float) -> tuple[float, float] | None:
         """The highest rate that meets the SLO, measured and predicted for the same arrivals.
@@ -233,12 +232,6 @@ def _in_worker(occupied_s: Sequence[float] | np.ndarray, load: ScenarioLoad) -> 
     }
 
 
-# Queries to a server that runs no model: in a stream, and at the rate that is checked.
-_EMPTY_QUERIES, _RATED_QUERIES = 150, 300
-# The seed of their arrivals, other than that of real queries.
-_OWN_SEED = 1000
-
-
 def with_costs(
     served: ServedModel, serving: Serving, times: ServiceTimes, qps: float | None
 ) -> Serving:
@@ -252,9 +245,11 @@ def with_costs(
     request_s = _request_s(served, serving.max_batch, isolated)
     if qps is None:
         batch_s = max(0.0, _batch_cost_s(isolated, request_s))
-        return replace(
-            serving, request_s=request_s, batch_s=batch_s, transport_s=_transport_s(isolated)
-        )
+        # That of a query and its answer in a stream, as LoadGen measures it.
+        latency_s = 1e-9 * isolated.summary["result_50.00_percentile_latency_ns"]
+        occupied_s = median(batch.occupied_s for batch in isolated.batches)
+        transport_s = max(0.0, float(latency_s - occupied_s))
+        return replace(serving, request_s=request_s, batch_s=batch_s, transport_s=transport_s)
     rated = Queries("Server", _RATED_QUERIES, qps, seed=_OWN_SEED)
     series = served.serve(rated, stand_in_s=[times.latency(size).value for size in sizes])
     transports_s = _transports_s(series)
@@ -287,12 +282,6 @@ def _batch_cost_s(series: ServedQueries, request_s: float) -> float:
 
 def _batch_costs_s(series: ServedQueries, request_s: float) -> Sequence[float]:
     return [b.occupied_s - b.run_s - request_s * b.size for b in series.batches]
-
-
-def _transport_s(series: ServedQueries) -> float:
-    """Transport seconds of a query and its answer in a stream, as LoadGen measures them."""
-    latency_s = 1e-9 * series.summary["result_50.00_percentile_latency_ns"]
-    return max(0.0, float(latency_s - median(batch.occupied_s for batch in series.batches)))
 
 
 def _transports_s(series: ServedQueries) -> Sequence[float]:

@@ -7,7 +7,7 @@ interval are the outermost results. Must not know models, nor how latencies are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -43,6 +43,9 @@ SEARCH_QUERIES = 20_000
 _RATE_PRECISION = 0.002
 # Further samples in a batch pay as long as throughput grows by more than this share.
 _GROWTH = 0.02
+
+# Above this share of the capacity, 1 % of the rate changes percentiles by tens of per cent.
+NEAR_SATURATION = 0.9
 
 
 def scenario_of(
@@ -129,7 +132,6 @@ def expected(
 def _run(
     times: ServiceTimes, load: ScenarioLoad, serving: Serving, draw: Draw, seed: int, queries: int
 ) -> ServerRun:
-    """Simulate ``queries`` with the latencies of ``draw``."""
     sample = times.sampler(serving, draw, seed=seed)
     match load.kind:
         case ScenarioKind.SINGLE_STREAM:
@@ -198,10 +200,6 @@ def _of_all(runs: Drawn[ServerRun] | None, of: Callable[[ServerRun], float]) -> 
     return Interval.exact(0.0) if runs is None else metric(runs, of)
 
 
-# Above this share of the capacity, 1 % of the rate changes percentiles by tens of per cent.
-NEAR_SATURATION = 0.9
-
-
 def _warnings_of(
     times: ServiceTimes,
     load: ScenarioLoad,
@@ -210,7 +208,24 @@ def _warnings_of(
     capacity: Interval,
 ) -> tuple[str, ...]:
     """Warnings for the mean rate ``rate_qps`` of samples; None if samples have no rate."""
-    lines = [] if rate_qps is None else [*_of_rate(rate_qps, serving, capacity)]
+    lines: list[str] = []
+    share = 0.0 if rate_qps is None else rate_qps / capacity.value
+    if share >= 1:
+        what = "the queue grows without end" if serving.max_queue is None else "drops others"
+        lines.append(
+            f"{rate_qps:.4g} queries/s are above saturation: the server can answer"
+            f" {capacity.value:.4g} a second, and {what}"
+        )
+    elif rate_qps is not None and rate_qps >= capacity.low:
+        lines.append(
+            f"{rate_qps:.4g} queries/s may be above saturation, which lies between"
+            f" {capacity.low:.4g} and {capacity.high:.4g}: percentiles have no upper end"
+        )
+    elif share >= NEAR_SATURATION:
+        lines.append(
+            f"{rate_qps:.4g} queries/s are {100 * share:.0f} % of what the server can answer:"
+            " percentiles tell the order of magnitude alone"
+        )
     if serving.instances > 1 and times.busy is None:
         lines.append(
             "how instances slow each other down was not measured here: they are assumed not to"
@@ -221,26 +236,6 @@ def _warnings_of(
             " are longer than this"
         )
     return tuple(lines)
-
-
-def _of_rate(rate_qps: float, serving: Serving, capacity: Interval) -> Iterator[str]:
-    share = rate_qps / capacity.value
-    if share >= 1:
-        what = "the queue grows without end" if serving.max_queue is None else "drops others"
-        yield (
-            f"{rate_qps:.4g} queries/s are above saturation: the server can answer"
-            f" {capacity.value:.4g} a second, and {what}"
-        )
-    elif rate_qps >= capacity.low:
-        yield (
-            f"{rate_qps:.4g} queries/s may be above saturation, which lies between"
-            f" {capacity.low:.4g} and {capacity.high:.4g}: percentiles have no upper end"
-        )
-    elif share >= NEAR_SATURATION:
-        yield (
-            f"{rate_qps:.4g} queries/s are {100 * share:.0f} % of what the server can answer:"
-            " percentiles tell the order of magnitude alone"
-        )
 
 
 def serve(

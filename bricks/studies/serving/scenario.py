@@ -25,7 +25,6 @@ MAX_BATCH = 4096
 # The percentile that counts by default, as in MLPerf inference (Reddi et al., ISCA 2020).
 _PERCENTILES = {"single-stream": 90.0, "multi-stream": 99.0, "server": 99.0, "offline": 99.0}
 
-
 _SERVER = "Server"
 _COST = partial(seconds_of, what="cost")
 
@@ -80,7 +79,16 @@ class ScenarioLoad:
         if self.kind is ScenarioKind.OFFLINE and self.slo_s is not None:
             raise UsageError("scenario offline has no latency to bound: leave out --slo")
         if self.arrivals_s is not None:
-            _refuse_trace(self.arrivals_s)
+            for before, after in pairwise(self.arrivals_s):
+                if after < before:
+                    raise UsageError(
+                        f"a trace of arrivals goes on in time, and {after:g} s comes after"
+                        f" {before:g} s: sort it"
+                    )
+            if len(self.arrivals_s) < 2 or self.arrivals_s[-1] == self.arrivals_s[0]:
+                raise UsageError(
+                    "a trace needs arrivals at two times at least: one in seconds a line"
+                )
         if not 0 < self.counted_percentile < 100:
             raise UsageError(f"--percentile {self.percentile:g} is none: give one such as 99")
 
@@ -106,17 +114,6 @@ def _drawn(of: Sequence[float], count: int) -> np.ndarray:
     import numpy as np  # here, since the help of commands needs none
 
     return np.random.default_rng(0).choice(np.asarray(of), count)
-
-
-def _refuse_trace(arrivals_s: Sequence[float]) -> None:
-    for before, after in pairwise(arrivals_s):
-        if after < before:
-            raise UsageError(
-                f"a trace of arrivals goes on in time, and {after:g} s comes after {before:g} s:"
-                " sort it"
-            )
-    if len(arrivals_s) < 2 or arrivals_s[-1] == arrivals_s[0]:
-        raise UsageError("a trace needs arrivals at two times at least: one in seconds a line")
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,15 +102,12 @@ class ServingStudy(Study[ScenarioOptions, ScenarioResult, ScenarioResult, Scenar
         return times
 
     def _measure_in_server(self) -> None:
-        times = self._times()
         qps = self.options.load.qps
-        self._measured = in_server(self.workspace, self._models, times, qps)
+        self._measured = in_server(self.workspace, self._models, self._times(), qps)
 
     def predict(self) -> ScenarioResult:
         """The figures of a simulated server."""
-        times = self._measured
-        if times is None:
-            times = self._times()
+        times = self._times() if self._measured is None else self._measured
         options, seed = self.options, self.workspace.options.seed
         return scenario_of(
             options.model, self.target, times, options.load, options.serving, seed=seed

@@ -279,10 +279,10 @@ class TrainingResult:
         ]
         if self.prediction.step is None:
             lines.append(f"{self.workload}: its step is not predicted: {self.prediction.reason}")
-        return (*lines, *(self._short(run) for run in self.runs if not run.reached))
-
-    def _short(self, run: TrainingRun) -> str:
-        return (
+        lines += [
             f"{self.workload}, seed {run.seed}: its accuracy is {run.accuracy:.3f} after"
             f" {run.epoch_count} epochs, and not {self.until:g}: raise --max-epochs"
-        )
+            for run in self.runs
+            if not run.reached
+        ]
+        return tuple(lines)

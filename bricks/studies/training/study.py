@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bricks.backends.programs import LoadingTimes, SeededProgram
-from bricks.compose.estimate import Estimate, IncompleteEstimate
+from bricks.compose.estimate import Estimate
 from bricks.compose.memory.peak import PeakMemory
 from bricks.errors import UsageError, WorkerError
 from bricks.measure.supervisor import WorkerDied
@@ -38,7 +38,6 @@ from bricks.studies.training.result import (
     TrainingRun,
 )
 from bricks.studies.training.train import (
-    SeedProgress,
     TrainingGoal,
     TrainingTask,
     folder_of,
@@ -57,6 +56,10 @@ if TYPE_CHECKING:
 _MAX_READ_BYTES = 1 << 28
 
 Trainings = tuple[TrainingRun | TrainingFailure, ...]
+
+# The variance of a mean is taken from the means of this number of parts: neighbouring times depend
+# on each other, so the variance of single times would be too small.
+_PARTS = 5
 
 
 def train(workspace: Workspace, options: TrainingOptions) -> TrainingResult:
@@ -85,7 +88,13 @@ class TrainingStudy(Study[TrainingOptions, TrainingPrediction, Trainings, Traini
 
     def predict(self) -> TrainingPrediction:
         """The time of a step, and of all that is not one."""
-        step, reason = _step(predict(self.workspace, self._model, measure=False))
+        estimate = predict(self.workspace, self._model, measure=False)
+        step: Interval | None = None
+        reason: str | None = None
+        if isinstance(estimate, Estimate):
+            step = estimate.latency_s
+        else:
+            reason = f"no estimate without {estimate.lacks}"
         if self._loading is None:
             nothing = Interval.exact(0.0)
             return TrainingPrediction(
@@ -107,7 +116,6 @@ class TrainingStudy(Study[TrainingOptions, TrainingPrediction, Trainings, Traini
 
     @property
     def _step_samples(self) -> int:
-        """The samples of a step."""
         batch = self.options.batch
         return (
             self.workspace.plans.decompose(self._model).plan.inferences if batch is None else batch
@@ -178,7 +186,6 @@ class TrainingStudy(Study[TrainingOptions, TrainingPrediction, Trainings, Traini
 
     @cached_property
     def _model(self) -> Model:
-        """A step of the program."""
         workspace, options = self.workspace, self.options
         read_options = workspace.read_options(batch=options.batch, name=options.workload)
         if isinstance(self._function, Function):
@@ -204,41 +211,30 @@ class TrainingStudy(Study[TrainingOptions, TrainingPrediction, Trainings, Traini
 
     def _timed(self, task: TrainingTask, identity: str) -> tuple[LoadingTimes, Sequence[float]]:
         self.workspace.progress(f"{self.options.workload}: timing loading and evaluation", 0.0)
-        seed, read_bytes = self.options.seeds[0], self._step_bytes()
-        with self.workspace.timing():
-            return loading_times(task, seed, identity, read_bytes)
-
-    def _step_bytes(self) -> int:
-        """The peak memory of a step in bytes, at most the bytes to read between batches."""
+        # Between batches, as many bytes are read as a step has at its peak.
         memory = predict_memory(self.workspace, self._model)
         peak_bytes = memory.peak_bytes if isinstance(memory, PeakMemory) else _MAX_READ_BYTES
-        return min(peak_bytes, _MAX_READ_BYTES)
+        seed, read_bytes = self.options.seeds[0], min(peak_bytes, _MAX_READ_BYTES)
+        with self.workspace.timing():
+            return loading_times(task, seed, identity, read_bytes)
 
     def _training(
         self, task: TrainingTask, number: int, seed: int, prediction: TrainingPrediction
     ) -> TrainingRun | TrainingFailure:
         """A training from one seed; another one may still succeed where it fails."""
         what, count = f"{self.options.workload}: seed {seed}", len(self.options.seeds)
-        progress = SeedProgress(self.workspace.progress, what, number, count)
+
+        def begins(done: int) -> None:
+            share = (number + done / task.goal.max_epochs) / count
+            self.workspace.progress(f"{what}, epoch {done + 1}", share)
+
         try:
-            epochs, new = trained(task, seed, progress)
+            epochs, new = trained(task, seed, begins)
         except WorkerError as error:
             return TrainingFailure(seed, f"{what}: {error}")
         reached = epochs[-1].accuracy >= self.options.until
         predicted = prediction.of(sum(len(epoch.losses) for epoch in epochs), len(epochs))
         return TrainingRun(seed, tuple(epochs), reached, predicted, new)
-
-
-def _step(estimate: Estimate | IncompleteEstimate) -> tuple[Interval | None, str | None]:
-    """The seconds of a step, or why there is no prediction."""
-    if isinstance(estimate, Estimate):
-        return estimate.latency_s, None
-    return None, f"no estimate without {estimate.lacks}"
-
-
-# The variance of a mean is taken from the means of this number of parts: neighbouring times depend
-# on each other, so the variance of single times would be too small.
-_PARTS = 5
 
 
 def predicted_mean(times_s: Sequence[float]) -> Interval:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,6 @@ from bricks.measure.protocol.training import (
 from bricks.measure.supervisor import Supervisor, WorkerDied
 
 if TYPE_CHECKING:
-    from bricks.measure.campaign_result import Progress
     from bricks.measure.protocol.request import Answer, Request
 
 # Batches and evaluations that are timed without training.
@@ -35,6 +34,9 @@ LOADED_BATCHES, EVALUATIONS = 100, 5
 
 # The longest silence of a worker, which announces steps but neither loading nor evaluating.
 _TIMEOUT_S = 1800.0
+
+_FORMAT = 1
+_DIGITS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,21 +77,6 @@ class TrainingTask:
         return self.ask(BeginTraining(replace(self.program, seed=seed)))
 
 
-@dataclass(frozen=True, slots=True)
-class SeedProgress:
-    """The progress of one of several trainings, which ``what`` names."""
-
-    report: Progress
-    what: str
-    number: int
-    count: int
-
-    def epoch(self, done: int, max_epochs: int) -> None:
-        """Say that the next epoch begins."""
-        share = (self.number + done / max_epochs) / self.count
-        self.report(f"{self.what}, epoch {done + 1}", share)
-
-
 def loading_times(
     task: TrainingTask, seed: int, identity: str, read_bytes: int
 ) -> tuple[LoadingTimes, Sequence[float]]:
@@ -108,9 +95,12 @@ def loading_times(
 
 
 def trained(
-    task: TrainingTask, seed: int, progress: SeedProgress
+    task: TrainingTask, seed: int, begins: Callable[[int], None]
 ) -> tuple[list[TrainedEpoch], int]:
-    """The epochs of a training until it ends, and how many of them are new."""
+    """The epochs of a training until it ends, and how many of them are new.
+
+    ``begins`` is called with the number of epochs that are done, before the next one.
+    """
     run = KeptRun(task.kept, seed, task.begin(seed))
     if task.again:
         run.forget()
@@ -123,14 +113,10 @@ def trained(
         run.write(epochs)
     known = len(epochs)
     while (end := task.goal.end(epochs)) is None:
-        progress.epoch(len(epochs), task.goal.max_epochs)
+        begins(len(epochs))
         epochs.append(task.ask(TrainEpoch(str(run.checkpoint))))
         run.write(epochs)
     return epochs[:end], len(epochs) - known
-
-
-_FORMAT = 1
-_DIGITS = 16
 
 
 def folder_of(parent: Path, *parts: str) -> Path:

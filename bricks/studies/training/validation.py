@@ -16,11 +16,7 @@ import numpy as np
 
 from bricks.backends.programs import SeededProgram
 from bricks.errors import WorkerError
-from bricks.measure.protocol.training import (
-    CheckGradients,
-    CheckItemOrders,
-    CheckTrajectories,
-)
+from bricks.measure.protocol.training import CheckGradients, CheckItemOrders, CheckTrajectories
 from bricks.samples.evaluation import GRADIENT_TOLERANCE
 from bricks.sources import find_workload
 from bricks.studies.training.optimizers import reference, trajectory, unknown_option
@@ -164,8 +160,27 @@ def judge(
     gradients = tuple(map(judge_gradient, deviations.parameters))
     optimizer = judge_optimizer(steps)
     sampling = judge_sampling(orders.orders, orders.data_set, orders.reason)
-    errors = _errors(workload, gradients, optimizer, sampling)
-    return TrainingValidation(workload, gradients, optimizer, sampling, deviations.reason, errors)
+    errors = []
+    wrong = [check for check in gradients if check.verdict == DEVIATES]
+    if wrong:
+        named = ", ".join(f"{g.parameter} ({100 * (g.deviation or 0):.2g} %)" for g in wrong[:10])
+        more = f" and {len(wrong) - 10} more" if len(wrong) > 10 else ""
+        errors.append(
+            f"{workload}: the gradient deviates from finite differences for {named}{more}: check"
+            " the backward functions that they pass through"
+        )
+    for check in optimizer:
+        if check.verdict == DEVIATES:
+            step = next(n for n, d in enumerate(check.differences, 1) if d > OPTIMIZER_TOLERANCE)
+            errors.append(
+                f"{workload}: {check.optimizer} deviates from {check.definition} on the"
+                f" {check.objective} from step {step} on, by {check.differences[-1]:.2g} in the end"
+            )
+    if sampling.verdict == DEVIATES:
+        errors.append(f"{workload}: the data are biased: {_bias(sampling)}: check the sampler")
+    return TrainingValidation(
+        workload, gradients, optimizer, sampling, deviations.reason, tuple(errors)
+    )
 
 
 def _asked(worker: Supervisor, workload: str, request: Request[Answer]) -> Answer:
@@ -302,33 +317,6 @@ def _positions(order: Sequence[int]) -> dict[int, int]:
     """The position in an epoch of each item that appears once."""
     counts = Counter(order)
     return {item: position for position, item in enumerate(order) if counts[item] == 1}
-
-
-def _errors(
-    workload: str,
-    gradients: Sequence[GradientCheck],
-    optimizer: Sequence[OptimizerCheck],
-    sampling: SamplingCheck,
-) -> tuple[str, ...]:
-    errors = []
-    wrong = [check for check in gradients if check.verdict == DEVIATES]
-    if wrong:
-        named = ", ".join(f"{g.parameter} ({100 * (g.deviation or 0):.2g} %)" for g in wrong[:10])
-        more = f" and {len(wrong) - 10} more" if len(wrong) > 10 else ""
-        errors.append(
-            f"{workload}: the gradient deviates from finite differences for {named}{more}: check"
-            " the backward functions that they pass through"
-        )
-    for check in optimizer:
-        if check.verdict == DEVIATES:
-            step = next(n for n, d in enumerate(check.differences, 1) if d > OPTIMIZER_TOLERANCE)
-            errors.append(
-                f"{workload}: {check.optimizer} deviates from {check.definition} on the"
-                f" {check.objective} from step {step} on, by {check.differences[-1]:.2g} in the end"
-            )
-    if sampling.verdict == DEVIATES:
-        errors.append(f"{workload}: the data are biased: {_bias(sampling)}: check the sampler")
-    return tuple(errors)
 
 
 def _bias(sampling: SamplingCheck) -> str:

@@ -33,7 +33,16 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         data = SuiteData(path)
         if seconds is not None:
-            return _work(data, options, time.monotonic() + seconds)
+            deadline_s = time.monotonic() + seconds
+            work = SuiteRun(data, opened(data, options), options, deadline_s)
+            for note in work.notes:
+                print(note, flush=True)
+            work.run()
+            for line in work.summary.lines(work.programs):
+                print(line)
+            name, out = work.target.system.name, options.out
+            print(f"{out}: measured on {name}; bricks cache import {out}")
+            return 0
         return _supervise(data, options)
     except BricksError as error:
         print(f"{path.name}: {error}", file=sys.stderr)
@@ -43,23 +52,14 @@ def main(words: Sequence[str] | None = None) -> int:
         return _INTERRUPTED
 
 
-def _work(data: SuiteData, options: RunOptions, deadline_s: float) -> int:
-    work = SuiteRun(data, opened(data, options), options, deadline_s)
-    for note in work.notes:
-        print(note, flush=True)
-    work.run()
-    for line in work.summary.lines(work.variant.programs):
-        print(line)
-    print(
-        f"{options.out}: measured on {work.target.system.name}; bricks cache import {options.out}"
-    )
-    return 0
-
-
 def _supervise(data: SuiteData, options: RunOptions) -> int:
     """Let a child measure; go on without the brick that kills it."""
     end_s = time.monotonic() + 60 * options.minutes
-    environment = {**os.environ, **_environment(data, options)}
+    # Libraries read these variables when they are loaded.
+    given: Mapping[str, str] = data.content["environment"]
+    threads = "" if options.threads is None else str(options.threads)
+    own = {name: threads for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS") if threads}
+    environment = {**os.environ, **given, **own}
     for _ in range(_MOST_DEATHS):
         left_s = max(0.0, end_s - time.monotonic())
         words = [sys.executable, str(data.path), _WORK, str(left_s), *options.words()]
@@ -71,14 +71,6 @@ def _supervise(data: SuiteData, options: RunOptions) -> int:
     print(f"{data.path.name}: ended ({_named(-status)}); {options.out} has what it measured before",
           file=sys.stderr)  # fmt: skip
     return 1
-
-
-def _environment(data: SuiteData, options: RunOptions) -> Mapping[str, str]:
-    """Variables of the child, which libraries read when they are loaded."""
-    given: Mapping[str, str] = data.content["environment"]
-    threads = "" if options.threads is None else str(options.threads)
-    own = {name: threads for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS") if threads}
-    return {**given, **own}
 
 
 def _note_death(out: Path, number: int) -> bool:

@@ -9,6 +9,10 @@ from pathlib import Path
 
 _CPU, _CUDA = "cpu", "cuda"
 _MOST_MINUTES, _MOST_THREADS = 1e5, 4096
+_DESCRIPTION = (
+    "Measures the bricks of this suite on this host, what matters most first, and keeps each result"
+    " at once. Run it again to go on. Then, where the suite came from: bricks cache import FILE."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +47,6 @@ def parsed(words: Sequence[str], title: str) -> RunOptions:
     parser.add_argument("--name", help="name of this host")
     chosen = parser.parse_args(words)
     return RunOptions(chosen.out, chosen.minutes, chosen.device, chosen.threads, chosen.name)
-
-
-_DESCRIPTION = (
-    "Measures the bricks of this suite on this host, what matters most first, and keeps each result"
-    " at once. Run it again to go on. Then, where the suite came from: bricks cache import FILE."
-)
 
 
 def minutes(text: str) -> float:

@@ -56,7 +56,16 @@ class RunLog:
         self.before: list[Line] = []
         try:
             raw = path.read_bytes() if path.exists() else b""
-            self._keep(raw, head)
+            whole = raw[: raw.rfind(b"\n") + 1]
+            known = map(read, whole.splitlines(keepends=True))
+            self.before = [line for line in known if line is not None]
+            if raw and (not self.before or self.before[0] != (HEAD, json.loads(json.dumps(head)))):
+                raise SuiteError(
+                    f"{self.path} is of another suite, host or runtime, or no results: give another"
+                    " --out"
+                )
+            if len(whole) < len(raw):
+                os.truncate(self.path, len(whole))
             self._file = path.open("ab")
         except OSError as exc:
             raise SuiteError(
@@ -64,17 +73,6 @@ class RunLog:
             ) from exc
         if not self.before:
             self.add(HEAD, head)
-
-    def _keep(self, raw: bytes, head: dict[str, Any]) -> None:
-        whole = raw[: raw.rfind(b"\n") + 1]
-        self.before = [*_lines(whole)]
-        if raw and (not self.before or self.before[0] != (HEAD, json.loads(json.dumps(head)))):
-            raise SuiteError(
-                f"{self.path} is of another suite, host or runtime, or no results: give another"
-                " --out"
-            )
-        if len(whole) < len(raw):
-            os.truncate(self.path, len(whole))
 
     def add(self, kind: str, data: Any, *, keep: bool = True) -> None:
         """Append a line; with ``keep``, wait until it is on the disk."""
@@ -90,10 +88,3 @@ class RunLog:
     def of(self, kind: str) -> Iterator[Any]:
         """The data of all lines of a kind that the file had before."""
         return (data for own, data in self.before if own == kind)
-
-
-def _lines(raw: bytes) -> Iterator[Line]:
-    for line in raw.splitlines(keepends=True):
-        known = read(line)
-        if known is not None:
-            yield known

@@ -31,6 +31,12 @@ from bricks.units.sample import Sample
 if TYPE_CHECKING:
     from bricks.suite.runner.options import RunOptions
 
+# Groups of no more bytes stay loaded from turn to turn.
+_KEPT_BYTES = 1 << 30
+# Turns in which real steps run, too.
+_STEP_TURNS = 3
+MANIFEST, CONTENT = "manifest.json", "suite.json"
+
 
 @dataclass(slots=True)
 class RunSummary:
@@ -89,12 +95,6 @@ def _ms(seconds: float) -> str:
     return f"{seconds * 1e3:.4g} ms"
 
 
-# Groups of no more bytes stay loaded from turn to turn.
-_KEPT_BYTES = 1 << 30
-# Turns in which real steps run, too.
-_STEP_TURNS = 3
-
-
 def opened(data: SuiteData, options: RunOptions) -> PortableRuntime:
     """The runtime of the suite, which this Python has; :class:`SuiteError` if it has not."""
     module, _, name = data.content["runner"].partition(":")
@@ -109,14 +109,6 @@ def opened(data: SuiteData, options: RunOptions) -> PortableRuntime:
         device=options.device, threads=options.threads, content=data.content
     )
     return runtime
-
-
-@dataclass(frozen=True)
-class Variant:
-    """What a suite has for one provider: its programs and groups of bricks."""
-
-    programs: Sequence[Mapping[str, Any]]
-    groups: Sequence[str]
 
 
 @dataclass
@@ -139,9 +131,20 @@ class SuiteRun:
         self.target = Target(system, Runtime(**{**given, **own}))
         variants = self.data.content["variants"]
         chosen = variants.get(facts.provider) or variants[self.data.content["default"]]
-        self.variant = Variant(chosen["programs"], chosen["groups"])
+        self.programs: Sequence[Mapping[str, Any]] = chosen["programs"]
+        self.groups: Sequence[str] = chosen["groups"]
         self.notes = [*facts.notes, *chosen.get("notes", ())]
-        self.log = RunLog(self.options.out, self._head())
+        target = self.target
+        head = {
+            "name": run_log.FORMAT, "version": run_log.VERSION, "suite": self.data.digest,
+            "package": self.data.content["format"]["package"],
+            "protocol": self.data.content["protocol"], "system": target.system.to_json(),
+            "target": {
+                "key": target.key, "system": target.system.key,
+                "runtime": target.runtime.to_json(),
+            },
+        }  # fmt: skip
+        self.log = RunLog(self.options.out, head)
         self.failures = {each["brick"]: each["reason"] for each in self.log.of(run_log.FAILURE)}
         self._written = {each["key"] for each in self.log.of(run_log.BRICK)}
         self._rounds: Counter[str] = Counter()
@@ -159,51 +162,41 @@ class SuiteRun:
 
     def run(self) -> None:
         """Measure until all is known well enough, or the time is up."""
-        self._write_plans()
+        known = {each["plan"]["digest"] for each in self.log.of(run_log.PLAN)}
+        for program in self.programs:
+            if program["digest"] not in known:
+                plan = self.data.json(program["plan"])
+                keys = {o[0] for o in plan["plan"]["occurrences"]}
+                for key in sorted(keys - self._written):
+                    self.log.add(run_log.BRICK, self.data.json(f"records/{key}.json"), keep=False)
+                self._written |= keys
+                self.log.add(run_log.PLAN, plan, keep=False)
         turn = 0
         while not self.out_of_time and self._turn(turn):
             turn += 1
-
-    def _head(self) -> dict[str, Any]:
-        target = self.target
-        return {
-            "name": run_log.FORMAT, "version": run_log.VERSION, "suite": self.data.digest,
-            "package": self.data.content["format"]["package"],
-            "protocol": self.data.content["protocol"], "system": target.system.to_json(),
-            "target": {
-                "key": target.key, "system": target.system.key,
-                "runtime": target.runtime.to_json(),
-            },
-        }  # fmt: skip
-
-    def _write_plans(self) -> None:
-        known = {each["plan"]["digest"] for each in self.log.of(run_log.PLAN)}
-        for program in self.variant.programs:
-            if program["digest"] not in known:
-                plan = self.data.json(program["plan"])
-                self._write_bricks({o[0] for o in plan["plan"]["occurrences"]})
-                self.log.add(run_log.PLAN, plan, keep=False)
-
-    def _write_bricks(self, keys: set[str]) -> None:
-        for key in sorted(keys - self._written):
-            self.log.add(run_log.BRICK, self.data.json(f"records/{key}.json"), keep=False)
-        self._written |= keys
 
     def _turn(self, turn: int) -> bool:
         """Take a round of all that is not known well enough; whether there was anything."""
         if turn < _STEP_TURNS:
             self._take_steps()
         anything = False
-        for number, name in enumerate(self.variant.groups):
+        for number, name in enumerate(self.groups):
             if self.out_of_time:
                 break
             group = self.data.json(name)
             left = self._left(group)
             if left:
                 anything = True
-                self._say(f"turn {turn + 1}, group {number + 1} of {len(self.variant.groups)}")
+                self._say(f"turn {turn + 1}, group {number + 1} of {len(self.groups)}")
                 self._sample(name, group)
-        return self._take_probes() or anything
+        # Without a round of each probe, because the host is busy, another turn follows.
+        try:
+            for one in self.runtime.probes():
+                self._keep(one)
+            self._probed = True
+        except BricksError as error:
+            self._say(str(error))
+        return not self._probed or anything
 
     def _left(self, group: Mapping[str, Any]) -> list[str]:
         """The bricks of a group that need more rounds."""
@@ -253,7 +246,7 @@ class SuiteRun:
 
     def _take_steps(self) -> None:
         """Run real steps of the programs whose code is along."""
-        for program in self.variant.programs:
+        for program in self.programs:
             failed = program["digest"] in self.failures
             if program.get("code") is None or failed or self.out_of_time:
                 continue
@@ -269,16 +262,6 @@ class SuiteRun:
                     self._fail(program["digest"], first_line(exc))
                 self.log.add(run_log.DONE, program["digest"], keep=False)
 
-    def _take_probes(self) -> bool:
-        """Take a round of each probe; whether there is none yet, because the host is busy."""
-        try:
-            for one in self.runtime.probes():
-                self._keep(one)
-            self._probed = True
-        except BricksError as error:
-            self._say(str(error))
-        return not self._probed
-
     def _keep(self, one: SampledRound) -> None:
         data = [[sample.to_json() for sample in one.samples], *one.conditions]
         self.log.add(run_log.ROUND, {"brick": one.key, "round": data})
@@ -292,9 +275,6 @@ class SuiteRun:
 
     def _say(self, text: str) -> None:
         print(text, flush=True)
-
-
-MANIFEST, CONTENT = "manifest.json", "suite.json"
 
 
 class SuiteData:
