@@ -142,8 +142,8 @@ def predicted_orders(of: ModelPredictions) -> list[PredictedOrder]:
         if len(cells) < 2:
             continue
         least = min(of.models[n].batch for n in cells)
-        alike = [n for n in cells if of.models[n].batch == least]
-        orders.append(_order(of.models, alike, LATENCY, name))
+        equal = [n for n in cells if of.models[n].batch == least]
+        orders.append(_order(of.models, equal, LATENCY, name))
         if "batch" in of.dimensions:
             orders.append(_order(of.models, cells, SAMPLE, name))
     return orders
