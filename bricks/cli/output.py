@@ -31,7 +31,6 @@ import typer
 from rich.console import Console, RenderableType
 
 from bricks.errors import BricksError, UsageError, one_line, printable
-from bricks.measure.campaign_result import Wait
 from bricks.studies.options import option
 
 if TYPE_CHECKING:
@@ -338,6 +337,8 @@ def terminal_progress() -> Iterator[Callable[[str, float], None]]:
 
 def _noting_waits() -> Callable[[str, float], None]:
     """A function that notes each process that the work waits for, once."""
+    from bricks.measure.campaign_result import Wait  # here, since not every command measures
+
     noted: set[str] = set()
 
     def show(what: str, share: float) -> None:
