@@ -138,7 +138,7 @@ def target_facts(target: Target, options: CommonOptions) -> dict[str, Any]:
     }
 
 
-# Seconds from which on it is told that indexing took them.
+# Seconds of indexing from which on a line says so.
 _LONG_S = 0.5
 
 

@@ -1,6 +1,6 @@
 """The inputs of a model's estimate: plan, results, predictions and construction. Plain data.
 
-Bricks of a plan are told apart by how their latency is known: measured, predicted, or missing.
+Bricks of a plan differ in how their latency is known: measured, predicted, or missing.
 Predictions have the form of measurements, so both are corrected by the same code. On a device, the
 costs of launching from its probes are inputs too.
 

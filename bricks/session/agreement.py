@@ -125,8 +125,8 @@ class Agreements(Closing):
         Those are runtimes for which the cache has a plan of the model on this system.
         """
         target, store = self._base.target, self._base.store
-        names = {
-            other.runtime.backend
+        others = {
+            other.runtime.backend: other
             for other in store.systems.targets()
             if other.system.key == target.system.key
             and other.runtime.backend != target.runtime.backend
@@ -137,9 +137,12 @@ class Agreements(Closing):
             is not None
         }
         agreements = []
-        for name in sorted(names):
-            with suppress(BackendError):  # it is not installed any more
+        for name, other in sorted(others.items()):
+            try:
                 agreements.append(self.of(model, target, self._workspace(name).target))
+            except BackendError as error:  # it is not installed any more
+                names = _names(sorted((target, other), key=_order))
+                agreements.append(Agreement(model.name, *names, Verdict(None, reason=str(error))))
         return agreements
 
     def checked(self, model: Model, pair: Mapping[str, Target]) -> Verdict:

@@ -37,7 +37,7 @@ from bricks.measure.worker.input_turns import turns_of
 from bricks.measure.worker.instruments import WorkerInstruments
 from bricks.measure.worker.loaded_pieces import LoadedPieces
 from bricks.measure.worker.runtime import WorkerRuntime
-from bricks.operators.integer_ranges import rotated_inputs
+from bricks.operators.rotated_inputs import rotated_inputs
 from bricks.units.sample import Sample
 
 NOTHING = np.zeros(0, np.uint8)

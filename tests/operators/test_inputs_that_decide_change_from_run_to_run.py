@@ -10,7 +10,7 @@ from onnx import helper
 
 from bricks.graph.model_metadata import SPECIFIED, note, note_sketches, without_sketches
 from bricks.graph.sketch import COLUMNS, Sketch
-from bricks.operators.integer_ranges import Course, rotated_inputs
+from bricks.operators.rotated_inputs import Course, rotated_inputs
 
 FEATURES = 3
 

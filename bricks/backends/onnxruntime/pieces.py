@@ -21,7 +21,8 @@ from bricks.graph.synthesis import (
 )
 from bricks.graph.types import ELEMENT_BITS, TensorType, ValueType
 from bricks.graph.view import graph_of, without_shapes, without_values
-from bricks.operators.integer_ranges import integer_ranges, rotated_inputs
+from bricks.operators.integer_ranges import integer_ranges
+from bricks.operators.rotated_inputs import rotated_inputs
 
 
 def piece_of(proto: onnx.ModelProto) -> dict[str, Any]:

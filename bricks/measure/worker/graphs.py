@@ -53,7 +53,8 @@ from bricks.measure.protocol.models import (
 from bricks.measure.worker.input_turns import turns_of
 from bricks.measure.worker.runtime import WorkerRuntime, memory_limited_for, release_freed_memory
 from bricks.operators.dependence import data_decides, dependent_inputs
-from bricks.operators.integer_ranges import integer_ranges, rotated_inputs
+from bricks.operators.integer_ranges import integer_ranges
+from bricks.operators.rotated_inputs import rotated_inputs
 
 # Inputs with which the scales of activations are calibrated.
 _SAMPLES = 2

@@ -17,7 +17,7 @@ from bricks.backends.input_values import Turns, sets_in_turn
 from bricks.decompose.identity import is_brick
 from bricks.graph.subgraphs import conditional_loops, first_output, with_iteration_counters
 from bricks.graph.view import graph_of
-from bricks.operators.integer_ranges import RotatedInputs
+from bricks.operators.rotated_inputs import RotatedInputs
 
 if TYPE_CHECKING:
     import onnx

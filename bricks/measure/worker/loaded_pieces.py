@@ -25,7 +25,7 @@ from bricks.measure.worker.input_turns import turns_of
 from bricks.measure.worker.instruments import WorkerInstruments
 from bricks.measure.worker.runtime import ALIGNMENT_BYTES, WorkerRuntime, aligned
 from bricks.operators.dependence import data_decides
-from bricks.operators.integer_ranges import rotated_inputs
+from bricks.operators.rotated_inputs import rotated_inputs
 from bricks.units.sample import Sample
 
 

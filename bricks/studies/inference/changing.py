@@ -7,11 +7,12 @@ not know how a prediction is shown.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from bricks.compose.estimate import Estimate
 from bricks.graph.view import parse_model
-from bricks.operators.integer_ranges import rotated_inputs
+from bricks.operators.rotated_inputs import rotated_inputs
 from bricks.session import predicting
 from bricks.units.interval import Interval
 
@@ -46,10 +47,8 @@ def changing_inputs(
     if target.runtime.repeat_inputs or target.system.accelerator is not None:
         return None
     plan = workspace.plans.plan(model, target=target)
-    bricks = workspace.store.plans.load_bricks(plan.keys)
-    changing = {
-        key for key, brick in bricks.items() if rotated_inputs(parse_model(brick.model)).unobserved
-    }
+    bricks = workspace.plans.known_bricks(plan)
+    changing = {key for key, brick in bricks.items() if _changes(brick.model)}
     share = sum(part.share for part in estimate.shares if part.brick in changing)
     if share < _LEAST_SHARE:
         return None
@@ -59,3 +58,9 @@ def changing_inputs(
         return ChangingInputs(share, None)
     repeated = predicting.predict(workspace, model, measure=False, target=repeating)
     return ChangingInputs(share, repeated.latency_s if isinstance(repeated, Estimate) else None)
+
+
+@lru_cache(maxsize=4096)  # models of a zoo share bricks
+def _changes(brick: bytes) -> bool:
+    """Whether inputs of a brick change from run to run, from its model."""
+    return bool(rotated_inputs(parse_model(brick)).unobserved)
